@@ -44,7 +44,8 @@ def main() -> None:
     assert torch.equal(rows[1], rows[WORKERS]), "the number of workers changed the result"
     for workers, (wall, cpu) in best.items():
         bar = 1.7 if workers > 1 else None
-        line("lenet-small run, wall time", f"{workers} worker(s)", cpu, wall, best[1][0] / wall, options.json, bar)
+        ratio, name = best[1][0] / wall, f"{workers} worker(s)"
+        line("lenet-small run, wall time", name, cpu, wall, ratio, options.json, bar, needs_cores=workers)
 
 
 def _cpu() -> float:

@@ -156,9 +156,10 @@ def compare_workers(data: fl.Federation, options: argparse.Namespace) -> None:
     best = best_rounds({name: partial(play, workers) for workers, name in names.items()}, options.repeat)
     assert torch.equal(rows[1], rows[2]), "the number of workers changed the result"
     show("the same, CPU of the busiest", best, options.json, {names[2]: 1.6})
-    for name, (cpu, wall) in best.items():
-        bar = 1.6 if name == names[2] and not options.quick else None  # the guard's machine may be busy
-        line("the same, wall time", name, cpu, wall, best[names[1]][1] / wall, options.json, bar)
+    for workers, name in names.items():
+        (cpu, wall), bar = best[name], 1.6 if workers > 1 else None
+        ratio = best[names[1]][1] / wall
+        line("the same, wall time", name, cpu, wall, ratio, options.json, bar, needs_cores=workers)
 
 
 def start_alone(contender: str) -> None:

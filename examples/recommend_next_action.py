@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 
 import fedloom as fl
-from fedloom.runs.results.client_model import client_flow_model
+from fedloom.runs.results.client_model import client_standalone_model
 from fedloom.tasks.flows import Recommender
 
 FLOWS = Path(__file__).parent / "flows"
@@ -34,7 +34,7 @@ def main(folder: Path) -> None:
     print(f"clients' own models are right about {own:.1%} of the next actions in flows they never saw")
 
     client = task.federation.name(0)
-    client_flow_model(folder / "run", client).write(folder / "model.safetensors")
+    client_standalone_model(folder / "run", client).write(folder / "model.safetensors")
     recommender = Recommender.load(folder / "model.safetensors")
     flow = recommender.read(FLOWS / file)
     for after, label in questions:

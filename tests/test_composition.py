@@ -16,11 +16,8 @@ from unittest import mock
 import pytest
 
 import fedloom as fl
-from fedloom.channel.registry import CHANNELS
 from fedloom.core.declarations import Model
-from fedloom.methods.registry import METHODS, make_method
-from fedloom.prediction.registry import STAGES
-from fedloom.selection.registry import SELECTORS
+from fedloom.registry.kinds import CHANNEL_STEPS, METHODS, PREDICTION_STAGES, SELECTORS
 from support.compositions import SELECTION, spec_of, task_for
 from support.paths import DOCS
 
@@ -43,7 +40,7 @@ PARTS: dict[str, dict[str, object]] = {
     "privatemean": {"aggregation": {"name": "privatemean", "noise": 0.01, "clip": 10.0, "seeded": True}},
     "sample_privacy": {"sample_privacy": {"noise": 0.5, "clip": 1.0, "seeded": True}},
     "localnoise": {"channel": [{"name": "localnoise", "noise": 0.5, "clip": 1.0, "seeded": True}]},
-    **{name: {"channel": [name]} for name in CHANNELS if name not in ("topk", "cmfl", "localnoise")},
+    **{name: {"channel": [name]} for name in CHANNEL_STEPS if name not in ("topk", "cmfl", "localnoise")},
     "topk": {"channel": [{"name": "topk", "fraction": 0.2}]},
     "cmfl": {"channel": [{"name": "topk", "fraction": 0.2}, {"name": "cmfl", "threshold": 0.6}]},
     "federated_dropout": {"federated_dropout": {"keep": 0.6}},
@@ -89,7 +86,7 @@ def selected_by(name: str) -> dict[str, object]:
 def refused_pairs() -> dict[frozenset[str], str]:
     """The pairs that are refused, each with its sentence."""
     others = {name: (NOTHING, selected_by(name)) for name in SELECTORS}
-    others |= {stage: (stage, selected_by("random")) for stage in STAGES}
+    others |= {stage: (stage, selected_by("random")) for stage in PREDICTION_STAGES}
     others |= {"yogi": (NOTHING, {"server_optimizer": OPTIMIZER["yogi"]})}
     others |= {part: (NOTHING, settings) for part, settings in PARTS.items()}
     found = {}
@@ -141,7 +138,7 @@ def test_a_refusal_is_one_sentence_that_says_what_to_do(refusals_of_pairs):
 @PAIRS
 @LONG
 def test_every_refused_pair_and_no_other_is_justified_in_the_docs(refusals_of_pairs):
-    others = len(SELECTORS) + len(STAGES) + 1 + len(PARTS)
+    others = len(SELECTORS) + len(PREDICTION_STAGES) + 1 + len(PARTS)
     print(f"{len(refusals_of_pairs)} of {len(METHODS) * others} pairs are refused")
     assert set(refusals_of_pairs) == pairs_of_the_docs()
 
@@ -150,7 +147,7 @@ def test_models_that_each_client_gets_are_declared_as_such():
     """Preparation refuses by declarations what a first message would show."""
     for name in METHODS:
         task, _ = task_for(name)
-        method = make_method(spec_of(name))
+        method = METHODS.make(spec_of(name))
         adapted = method.adapt_task(task)
         sent = method.broadcast(method.start(adapted), [0, 1])
         models = {key for key, one in method.receives.items() if isinstance(one, Model)}
@@ -175,7 +172,7 @@ def combinations() -> list[tuple[str, str, str, str]]:
     """Any two of a method, a selector, a stage and an optimiser, in a sixth of the combinations of four."""
     found = []
     for i, selector in enumerate(SELECTORS):
-        for j, stage in enumerate([NOTHING, *STAGES]):
+        for j, stage in enumerate([NOTHING, *PREDICTION_STAGES]):
             for k, method in enumerate(METHODS):
                 if (i + j + k) % 3 == 0:
                     found.append((method, selector, stage, list(OPTIMIZER)[(i + j + k) // 3 % 2]))
@@ -183,7 +180,7 @@ def combinations() -> list[tuple[str, str, str, str]]:
 
 
 def test_any_two_of_four_are_among_the_combinations():
-    four = [METHODS, SELECTORS, [NOTHING, *STAGES], OPTIMIZER]
+    four = [METHODS, SELECTORS, [NOTHING, *PREDICTION_STAGES], OPTIMIZER]
     for places in itertools.combinations(range(4), 2):
         tried = {tuple(combination[place] for place in places) for combination in combinations()}
         assert tried == set(itertools.product(*(four[place] for place in places)))

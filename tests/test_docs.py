@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 import runpy
 import shlex
 import sys
+import textwrap
 import tomllib
 from dataclasses import fields
 from pathlib import Path
@@ -16,10 +18,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+import fedloom as fl
 from fedloom.cli.app import app
 from fedloom.config.resolve import resolve
 from fedloom.config.schema import RunConfig, TaskConfig
-from fedloom.methods.registry import METHODS
+from fedloom.registry.kinds import METHODS, PARTS
 from support.paths import REPOSITORY
 from test_imports import MAY_IMPORT
 
@@ -165,6 +168,48 @@ def test_architecture_page_names_what_is_in_its_files() -> None:
         nodes = ast.walk(ast.parse((SOURCE / path).read_text()))
         defined = {node.name for node in nodes if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
         assert set(re.findall(r"`(\w+)`", names)) <= defined, f"{path} does not define {names}"
+
+
+def attributes(*kinds: type) -> set[str]:
+    """The public attributes of some classes: what they define, and what their constructors set."""
+    found: set[str] = set()
+    for kind in kinds:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
+        nodes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
+        found |= {node.attr for node in nodes} | set(dir(kind)) | set(getattr(kind, "__dataclass_fields__", ()))
+    return found
+
+
+KNOWN = {
+    "fl": {*fl.__all__, "__version__"},
+    "cohort": attributes(fl.Cohort),
+    "replies": attributes(fl.Replies),
+    "context": attributes(fl.ServerContext, fl.AggregationContext),
+}
+"""What pages may say of the objects that every method meets, by the names that pages give them."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_names_of_the_contract_exist(page: Path) -> None:
+    text = page.read_text()
+    code = "\n".join([*blocks(page, "python"), *re.findall(r"`([^`\n]+)`", text)])
+    for what, attribute in re.findall(r"(?<![\w./])(fl|cohort|replies|context)\.(?!example\.org)([A-Za-z_]\w*)", code):
+        assert attribute in KNOWN[what], f"{page.name} names {what}.{attribute}, which does not exist"
+    # A row about the cohort names more of its attributes without repeating the word.
+    for cell in re.findall(r"^\| (`cohort\..*?) \|", text, re.MULTILINE):
+        names = re.findall(r"`(?:cohort\.)?([a-z_]+)", cell)
+        assert set(names) <= KNOWN["cohort"], f"{page.name}: {cell}"
+
+
+def test_concepts_page_has_every_part_of_a_run() -> None:
+    section = (HOME / "docs/concepts.md").read_text().split("## A run is a composition")[1].split("\n## ")[0]
+    shown = {
+        one.removesuffix(".*")
+        for row in re.findall(r"^\|[^|]*\| ([^|]*) \|", section, re.MULTILINE)
+        for one in re.findall(r"`([\w.*]+)`", row)
+    }
+    assert {part.key for part in PARTS} <= shown
+    assert shown <= set(RunConfig.model_fields)
 
 
 def test_architecture_page_has_the_table_of_imports() -> None:

@@ -57,7 +57,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": RUNS | {"reports"},
     "conformance": RUNS,
     "reproduce": RUNS | {"reports"},
-    "deploy": RUNS,
+    "deploy": RUNS | {"web"},
     "watch": RUNS | {"reports", "deploy", "web"},
     "cli": RUNS | {"reports", "api", "conformance", "reproduce", "deploy", "watch", "web"},
 }

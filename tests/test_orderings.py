@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import orderings
-from fedloom.data.datasets.registry import DATASETS
+from fedloom.registry.kinds import DATASETS
 from support.paths import DATA_FOLDER
 
 pytestmark = pytest.mark.slow

@@ -11,7 +11,7 @@ import fedloom as fl
 from fedloom.config.resolve import method_from_config, resolve
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, needed_facts
-from fedloom.methods.registry import METHODS
+from fedloom.registry.kinds import METHODS
 from fedloom.runs.prepare import prepare
 from fedloom.runs.runner import execute
 

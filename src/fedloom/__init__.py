@@ -8,12 +8,9 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from typing import Any
 
-from fedloom.core.renamed import RenamedModules, refuse_renamed
-
-__version__ = "0.6.0.dev0"
+__version__ = "0.7.0.dev0"
 
 _WHERE = {
     "fedloom.runs.run": ("run",),
@@ -28,7 +25,7 @@ _WHERE = {
     "fedloom.tasks.task": ("task",),
     "fedloom.tasks.own_data": ("task_of",),
     "fedloom.core.task": ("Task",),
-    "fedloom.data.partition.registry": (
+    "fedloom.data.partition.partitioner": (
         "iid", "dirichlet", "shards", "classes_per_client", "quantities", "power_law", "natural",
     ),
     "fedloom.data.read": ("read",),
@@ -64,14 +61,9 @@ _WHERE = {
     "fedloom.losses.mse": ("MSE",),
     "fedloom.losses.huber": ("Huber",),
     "fedloom.losses.bce": ("BCE",),
-    "fedloom.metrics.accuracy": ("Accuracy",),
+    "fedloom.metrics.classification": ("Accuracy", "MacroF1", "MicroF1", "Recall"),
     "fedloom.metrics.auc": ("AUC",),
-    "fedloom.metrics.macro_f1": ("MacroF1",),
-    "fedloom.metrics.micro_f1": ("MicroF1",),
-    "fedloom.metrics.recall": ("Recall",),
-    "fedloom.metrics.mae": ("MAE",),
-    "fedloom.metrics.rmse": ("RMSE",),
-    "fedloom.metrics.r2": ("R2",),
+    "fedloom.metrics.regression": ("MAE", "RMSE", "R2"),
     "fedloom.aggregation.mean": ("Mean",),
     "fedloom.aggregation.bulyan": ("Bulyan",),
     "fedloom.aggregation.centred_clipping": ("CentredClipping",),
@@ -166,23 +158,12 @@ _WHERE = {
     "fedloom.data.changes.withheld_class": ("with_withheld_class",),
     "fedloom.core.errors": ("FedloomError", "StoppedWarning"),
 }  # fmt: skip
-_RENAMED = {
-    "own": "read",
-    "Own": "LastLocalModel",
-    "Site": "ServerContext",
-    "Stage": "PredictionStage",
-    "drifting": "with_concept_drift",
-    "withholding": "with_withheld_class",
-}
-"""Public names of earlier versions, and what they are now."""
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 __all__ = sorted(_HOME)
-sys.meta_path.append(RenamedModules())
 
 
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first used, so that ``import fedloom`` costs next to nothing."""
-    refuse_renamed(__name__, name, _RENAMED)
     if name not in _HOME:
         raise AttributeError(f"module 'fedloom' has no attribute '{name}'")
     return getattr(importlib.import_module(_HOME[name]), name)

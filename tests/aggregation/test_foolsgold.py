@@ -74,5 +74,5 @@ def test_a_client_alone_is_trusted():
 
 
 def test_no_confidence_is_refused():
-    with pytest.raises(FedloomError, match="positive"):
+    with pytest.raises(FedloomError, match=r"confidence=0\.0: it must be above 0"):
         FoolsGold(confidence=0.0)

@@ -1,11 +1,14 @@
 """Krum and Multi-Krum: by hand, against the definition, and what one hostile client can do."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.spatial.distance import cdist
 
-from fedloom.aggregation.krum import Krum, MultiKrum, krum_scores
+import fedloom.aggregation.krum as module
+from fedloom.aggregation.krum import Krum, MultiKrum, krum_scores, squared_distances
 from fedloom.core.errors import FedloomError
 from support.aggregations import aggregate, honest_rows
 
@@ -72,7 +75,7 @@ def test_it_needs_twice_the_hostile_and_three(share, bucket, clients):
         ({"share": 0.5}, "below 0.5"),
         ({"share": -0.1}, "at least 0"),
         ({"share": 0.3, "bucket": 2}, "with buckets of 2 that share counts 2 times"),
-        ({"bucket": 0}, "at least one client"),
+        ({"bucket": 0}, "bucket=0: it must be at least 1"),
     ],
 )
 def test_impossible_settings_are_refused(settings, said):
@@ -83,5 +86,23 @@ def test_impossible_settings_are_refused(settings, said):
 
 
 def test_nothing_cannot_be_averaged():
-    with pytest.raises(FedloomError, match="at least one row"):
+    with pytest.raises(FedloomError, match="chosen=0: it must be at least 1"):
         MultiKrum(chosen=0)
+
+
+@given(st.integers(1, 8), st.integers(1, 60), st.floats(-1e3, 1e3), st.integers(0, 1000))
+def test_they_are_scipys_also_far_from_the_origin(clients, width, away, seed):
+    rows = honest_rows(clients, width, seed) + away
+    expected = cdist(rows.double().numpy(), rows.double().numpy(), "sqeuclidean")
+    assert np.allclose(squared_distances(rows).numpy(), expected, rtol=1e-3, atol=1e-3)
+
+
+def test_blocks_of_columns_and_single_precision_change_little(monkeypatch):
+    rows = honest_rows(5, 1000, 0)
+    whole = squared_distances(rows)
+    monkeypatch.setattr(module, "EXACT", 0)
+    monkeypatch.setattr(module, "COLUMNS", 64)
+    monkeypatch.setattr(module, "ROWS", 2)
+    assert torch.allclose(squared_distances(rows), whole, rtol=1e-5)
+    assert torch.equal(squared_distances(rows), squared_distances(rows).T)
+    assert bool((squared_distances(rows).diagonal() == 0).all())

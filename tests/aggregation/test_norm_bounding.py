@@ -40,5 +40,5 @@ def test_a_run_with_a_bound_that_nobody_reaches_is_fedavg():
 
 
 def test_a_bound_of_nothing_is_refused():
-    with pytest.raises(FedloomError, match="positive"):
+    with pytest.raises(FedloomError, match=r"most=0\.0: it must be above 0"):
         NormBounding(most=0.0)

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from fedloom.aggregation.mean import weights
 from fedloom.aggregation.server_optimizer import ServerOptimizer
-from fedloom.aggregation.weighting import weights
 from fedloom.core.errors import FedloomError
 
 SAMPLES, STEPS = torch.tensor([30, 10]), torch.tensor([1, 3])
@@ -53,5 +53,5 @@ def test_adaptive_servers_follow_algorithm_2_by_hand(kind, second):
 
 
 def test_a_negative_rate_is_refused():
-    with pytest.raises(FedloomError, match="server lr=-1"):
+    with pytest.raises(FedloomError, match="server_optimizer: lr=-1: it must be above 0"):
         ServerOptimizer(lr=-1)

@@ -7,7 +7,7 @@ import fedloom as fl
 from fedloom.channel.channel import base_of
 from fedloom.config.resolve import resolve
 from fedloom.core.errors import FedloomError
-from fedloom.methods.registry import make_method
+from fedloom.registry.kinds import METHODS
 from fedloom.rounds.jobs import Job
 from fedloom.runs.prepare import prepare
 
@@ -22,7 +22,7 @@ def test_the_update_of_a_hostile_client_is_the_opposite_and_of_others_the_same_b
     attack = {"name": "signflipping", "clients": [1, 4], "scale": 2.0}
     sent = {}
     for hostile in (None, attack):
-        run = prepare(task, make_method(method), resolve({"adversary": hostile, "method": method})).composition
+        run = prepare(task, METHODS.make(method), resolve({"adversary": hostile, "method": method})).composition
         message = run.algorithm.broadcast(run.algorithm.start(task), [0, 1])
         result = run.runtime().do(Job("update", 1, [0, 1], [0, 1]), message, {})
         name = next(iter(run.algorithm.sends)) if method != "fedrep" else "body"
@@ -58,11 +58,11 @@ def test_hostile_clients_are_drawn_by_the_seed():
     ("method", "attack", "said"),
     [
         ("fedavg", {"name": "signflip"}, "Did you mean 'signflipping'"),
-        ("fedavg", {"name": "signflipping", "scale": 0}, "positive"),
+        ("fedavg", {"name": "signflipping", "scale": 0}, "scale=0 in attack signflipping: it must be above 0"),
         ("fedavg", {"name": "signflipping", "fraction": 2}, "at most 1"),
         ("fedavg", {"name": "signflipping", "clients": [99]}, "no client 99 takes part in training"),
         ("fedavg", {"name": "signflipping", "fraction": 0}, "above 0"),
-        ("fedavg", {"name": "signflipping", "clients": []}, "empty list"),
+        ("fedavg", {"name": "signflipping", "clients": []}, r"clients=\[\] .*: it must have at least 1 entry"),
         ("fedavg", [], "is not an attack"),
         ("fedproto", {"name": "signflipping"}, "signflipping changes the updates .* fedproto sends no update"),
         ("local", {"name": "signflipping"}, "signflipping changes the updates .* local sends no"),

@@ -8,7 +8,6 @@ from safetensors.torch import save
 
 import fedloom as fl
 from fedloom.channel.channel import Channel
-from fedloom.channel.registry import CHANNELS
 from fedloom.channel.topk import TopK
 from fedloom.config.resolve import resolve
 from fedloom.core.channel_step import ChannelStep
@@ -16,13 +15,13 @@ from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Reply
 from fedloom.engines.inline import Inline
-from fedloom.methods.registry import make_method
+from fedloom.registry.kinds import CHANNEL_STEPS, METHODS
 from fedloom.rounds.jobs import Job
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.runs.prepare import prepare
 
-METHODS = ["fedavg", "scaffold", "fedrep", "lgfedavg", "ifca", "fedsgd", "feddyn", "fedhybridavglg:threshold=100"]
+NAMES = ["fedavg", "scaffold", "fedrep", "lgfedavg", "ifca", "fedsgd", "feddyn", "fedhybridavglg:threshold=100"]
 
 
 @dataclass(frozen=True)
@@ -41,7 +40,7 @@ def task():
     return fl.task("digits", clients=4, alpha=1.0)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", NAMES)
 def test_without_loss_a_channel_changes_nothing_but_rounding(task, method):
     plain = fl.run(task, method, rounds=2)
     sent = fl.run(task, method, rounds=2, channel=[TopK(1.0, error_feedback=False)])
@@ -50,16 +49,16 @@ def test_without_loss_a_channel_changes_nothing_but_rounding(task, method):
 
 
 CHAINS = [
-    *([name] for name in CHANNELS if name not in ("cmfl", "localnoise")),
+    *([name] for name in CHANNEL_STEPS if name not in ("cmfl", "localnoise")),
     ["topk", "qsgd"],
     ["sketch", "qsgd"],
     ["percentile", "topk", "halfprecision"],
 ]
 
 
-@pytest.mark.parametrize(("method", "chain"), [*((m, ["topk"]) for m in METHODS), *(("fedavg", c) for c in CHAINS)])
+@pytest.mark.parametrize(("method", "chain"), [*((m, ["topk"]) for m in NAMES), *(("fedavg", c) for c in CHAINS)])
 def test_counted_bytes_are_the_bytes_of_the_tensors(task, method, chain):
-    run = prepare(task, make_method(method), resolve({"channel": chain, "method": method})).composition
+    run = prepare(task, METHODS.make(method), resolve({"channel": chain, "method": method})).composition
     server = run.algorithm.start(task)
     for wave in [run.algorithm.prelude(server, run.context(0))] if method == "ifca" else []:
         server = {**server, **_end_of(wave)}

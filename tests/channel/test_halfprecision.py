@@ -42,5 +42,5 @@ def test_an_update_beyond_the_range_does_not_count_and_a_warning_says_why(caplog
 
 
 def test_another_type_is_refused():
-    with pytest.raises(FedloomError, match="use float16 or bfloat16"):
+    with pytest.raises(FedloomError, match="it must be 'float16' or 'bfloat16'"):
         HalfPrecision("float8")

@@ -59,7 +59,7 @@ def test_a_row_that_is_no_part_of_the_model_and_a_wrong_place_are_refused():
         LowRank().width(17)
     with pytest.raises(FedloomError, match="put lowrank first"):
         LowRank().check(fl.FedAvg(), TASK, (fl.TopK(),))
-    with pytest.raises(FedloomError, match="at least one dimension"):
+    with pytest.raises(FedloomError, match="rank=0: it must be at least 1"):
         LowRank(0)
 
 

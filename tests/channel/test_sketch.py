@@ -3,9 +3,10 @@
 import pytest
 import torch
 from hypothesis import given, settings
+from scipy.linalg import hadamard
 
 import fedloom as fl
-from fedloom.channel.sketch import BLOCK, Sketch, rotated_width
+from fedloom.channel.sketch import BLOCK, Sketch, rotated_width, walsh_hadamard
 from fedloom.core.errors import FedloomError
 from support.senders import MemorySender, send, updates
 
@@ -62,3 +63,11 @@ def test_rotated_entries_need_fewer_bits():
 def test_an_impossible_fraction_is_refused():
     with pytest.raises(FedloomError, match="above 0 and at most 1"):
         Sketch(0.0)
+
+
+@pytest.mark.parametrize("size", [1, 2, 8, 256])
+def test_it_is_the_product_with_hadamards_matrix_and_its_own_inverse(size):
+    vectors = torch.randn(3, 2, size, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    expected = vectors @ torch.from_numpy(hadamard(size)).double() / size**0.5
+    assert torch.allclose(walsh_hadamard(vectors), expected)
+    assert torch.allclose(walsh_hadamard(walsh_hadamard(vectors)), vectors)

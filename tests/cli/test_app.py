@@ -252,7 +252,7 @@ MISTAKES = {
     "unknown model": (["--model", "mlpp"], "Did you mean 'mlp'?"),
     "too many clients": (["--clients", "5000"], "clients=5000 is more than"),
     "no clients": (["--clients", "0"], "clients=0: a federation needs at least one client"),
-    "negative rate": (["--lr", "-0.1"], "lr=-0.1: it must be a positive number"),
+    "negative rate": (["--lr", "-0.1"], "local.lr=-0.1 in the configuration: it must be above 0"),
     "missing data": (["--task", "cifar10"], "fedloom data get cifar10"),
     "unknown key": (["--set", "local.momentun=0.9"], "Did you mean 'local.momentum'?"),
     "unknown hyper-parameter": (["--method", "fedprox:nu=3"], "Did you mean 'mu'?"),
@@ -321,7 +321,7 @@ def test_a_folder_of_another_version_or_of_no_run_is_not_resumed(inside, tmp_pat
     assert "config.toml was changed since the run wrote it" in refusal(inside("resume", "a"))
     for manifest in (tmp_path / "a" / "checkpoints").glob("manifest-*"):  # versions before 0.6 wrote none
         manifest.unlink()
-    assert "was written by fedloom 0.0.1" in refusal(inside("resume", "a"))
+    assert "was written by Fedloom 0.0.1" in refusal(inside("resume", "a"))
     assert "not the folder of a run" in refusal(inside("resume", "."))
 
 

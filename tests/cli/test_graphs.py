@@ -6,6 +6,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from fedloom.cli.graphs import _published_row
 from fedloom.cli.graphs import app as graphs
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.graphs.read import save_graph
@@ -69,3 +70,11 @@ def test_cora_stands_beside_the_table_of_the_thesis(monkeypatch):
     assert values["thesis"]["nodes"] == 859.25
     monkeypatch.setenv("COLUMNS", "100")
     assert "thesis, table 4.2" in split("cora", "--clients", 4)
+
+
+@pytest.mark.parametrize("clients", [4, 8])
+@pytest.mark.parametrize("graph", ["cora", "citeseer", "pubmed", "wiki-cs"])
+def test_published_rows_have_the_ratio_of_their_numbers_where_nothing_is_noted(graph, clients):
+    row = _published_row(graph, clients)
+    assert row is not None
+    assert row["note"] or row["ratio"] == pytest.approx(row["anchors"] / row["nodes"], abs=0.005)

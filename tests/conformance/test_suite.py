@@ -18,7 +18,7 @@ from fedloom.conformance.quadratics import STEPS, Quadratics, relative
 from fedloom.conformance.shared_models import FEDAVG, OPTIMUM, OPTIMUM_FEW, PROBLEM
 from fedloom.conformance.suite import SPECIFIC, conform, known_methods
 from fedloom.core.cohort import Cohort
-from fedloom.methods.registry import METHODS, make_method
+from fedloom.registry.kinds import METHODS
 
 EVERY = dict(known_methods())
 
@@ -194,7 +194,7 @@ def test_what_a_method_raises_is_shown_with_the_line_of_its_file_and_the_suite_g
         "@dataclass(frozen=True)\nclass Mine(fl.FedAvg):\n"
         "    def client_update(self, cohort, message):\n        return fl.Reply({'row': message['rows']})\n"
     )
-    found = list(conform(make_method(f"{tmp_path / 'mine.py'}:Mine"), "mine"))
+    found = list(conform(METHODS.make(f"{tmp_path / 'mine.py'}:Mine"), "mine"))
     assert len(found) == 3
     assert not any(one.holds for one in found)
     assert {one.raised for one in found} == {"KeyError: 'rows' (mine.py, line 8)"}

@@ -8,7 +8,7 @@ import torch
 
 import fedloom as fl
 from fedloom.config.resolve import resolve
-from fedloom.methods.registry import make_method
+from fedloom.registry.kinds import METHODS
 from fedloom.runs.prepare import prepare
 
 
@@ -27,7 +27,7 @@ class Relabel(fl.Adversary):
 def test_the_same_data_are_poisoned_whatever_the_method(method):
     task = fl.task("digits", clients=10)
     config = resolve({"adversary": Relabel(fraction=0.3), "method": method, "new_clients": 2})
-    run = prepare(task, make_method(method), config).composition
+    run = prepare(task, METHODS.make(method), config).composition
     zeros = [bool((run.task.targets(run.task.federation.train[client]) == 0).all()) for client in range(10)]
     assert {client for client in range(10) if zeros[client]} == run.hostile.members
     assert len(run.hostile.members) == 3

@@ -14,9 +14,8 @@ from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.task import Task
 from fedloom.data.changes.withheld_class import with_withheld_class
 from fedloom.data.federation import Ragged
-from fedloom.methods.registry import METHODS
 from fedloom.prediction.recalibrate import Recalibrate
-from fedloom.prediction.registry import STAGES
+from fedloom.registry.kinds import METHODS, PREDICTION_STAGES
 from fedloom.registry.spec import split_spec
 from support.compositions import SETTINGS, task_for
 
@@ -74,7 +73,7 @@ CHAINS: list[tuple[str, list[PredictionStage]]] = [
     ("scaffold", [fl.LastLocalModel()]),
     ("fedhybridavglgdual", [Recalibrate()]),
     ("fedavg", [fl.FineTune(), Recalibrate()]),
-    ("fedsimclr", [STAGES["linearprobe"]()]),
+    ("fedsimclr", [PREDICTION_STAGES["linearprobe"]()]),
 ]
 
 
@@ -85,4 +84,4 @@ def test_no_stage_predicts_with_the_help_of_test_labels(method: str, stages: lis
 
 
 def test_every_stage_is_among_them() -> None:
-    assert {type(stage) for _, stages in CHAINS for stage in stages} == set(STAGES.values())
+    assert {type(stage) for _, stages in CHAINS for stage in stages} == set(PREDICTION_STAGES.values())

@@ -67,7 +67,7 @@ def test_windows_that_share_a_group_with_test_windows_are_refused():
 @pytest.mark.parametrize("share", [0, 1, -0.1, 1.5])
 def test_a_share_that_cannot_be_is_refused(share):
     made = fd.from_arrays(np.zeros((40, 1)), np.arange(40) % 2, clients=2)
-    with pytest.raises(FedloomError, match=f"communal: share={share}: a share of the training data must be above 0"):
+    with pytest.raises(FedloomError, match=f"communal: share={share}: it must be above 0 and less than 1"):
         carve(made, share, "communal", 0)
 
 

@@ -88,6 +88,11 @@ def test_a_model_of_the_version_before_is_read(blueprint, tmp_path):
     assert load_model(tmp_path / "model").about.fedloom == "0.5.0"
 
 
+def test_a_model_that_0_5_saved_is_read():
+    model = load_model(Path(__file__).parent / "version_0_5/model")
+    assert (model.about.fedloom, model.about.client, model.about.round) == ("0.5.0", "north", 4)
+
+
 def test_a_run_does_not_start_from_a_damaged_model(tmp_path):
     task = fl.task("digits", clients=3, model="logistic")
     (tmp_path / "model.json").write_text(json.dumps({"files": {"model.safetensors": "0" * 64}}))

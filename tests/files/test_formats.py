@@ -10,7 +10,7 @@ from fedloom.files.formats import SAVED_MODEL, SETTINGS, Format
 
 ALL = {name: one for name, one in vars(formats).items() if isinstance(one, Format)}
 BY_FOLDERS = {"RUN_FOLDER", "CLIENT_STATE"}
-"""Formats of folders, whose migrations need their files: ``adopt_checkpoint``, ``SiteState``."""
+"""Formats of folders: a run's of format 1 are read as they are, and a client's state belongs to one version."""
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -32,7 +32,7 @@ def test_what_a_newer_version_wrote_is_refused_in_a_sentence(name):
 
 @pytest.mark.parametrize("number", [0, -1, "two", None, True, 1.5])
 def test_what_is_no_number_is_refused(number):
-    with pytest.raises(FedloomError, match=r"x\.toml has the format .* which is no number of settings: restore it"):
+    with pytest.raises(FedloomError, match=r"x\.toml has the format .* which is not a number of settings: restore it"):
         SETTINGS.check(number, "x.toml")
 
 

@@ -96,9 +96,9 @@ def test_a_cluster_without_a_reply_keeps_its_model():
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"eps1": 0}, "eps1=0: the bound on the norm of updates must be positive"),
-        ({"eps2": math.nan}, "eps2=nan: the bound on the norm of updates must be positive"),
-        ({"warmup": -1}, "warmup=-1: the number of rounds before a split must not be negative"),
+        ({"eps1": 0}, "eps1=0: it must be above 0"),
+        ({"eps2": math.nan}, "eps2=nan: it must be a finite number"),
+        ({"warmup": -1}, "warmup=-1: it must be at least 0"),
     ],
 )
 def test_impossible_settings_are_refused(settings, sentence):

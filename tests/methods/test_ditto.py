@@ -70,7 +70,7 @@ def test_clients_of_ditto_that_never_trained_predict_with_the_shared_model(tmp_p
 
 
 def test_impossible_settings_of_ditto_are_refused_with_a_sentence():
-    with pytest.raises(FedloomError, match="lam=-1: the pull towards the shared model must not be negative"):
+    with pytest.raises(FedloomError, match="lam=-1: it must be at least 0"):
         fl.Ditto(lam=-1)
     with pytest.raises(FedloomError, match="personal_epochs=0: it must be at least 1"):
         fl.Ditto(personal_epochs=0)

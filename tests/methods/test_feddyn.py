@@ -59,5 +59,5 @@ def test_the_first_round_of_feddyn_goes_twice_as_far_as_fedprox(tmp_path, execut
 
 
 def test_an_alpha_of_zero_is_refused():
-    with pytest.raises(FedloomError, match="alpha=0: the regulariser's weight must be positive"):
+    with pytest.raises(FedloomError, match="alpha=0: it must be above 0"):
         fl.FedDyn(alpha=0)

@@ -145,7 +145,7 @@ def test_a_threshold_that_no_client_exceeds_is_refused(hybrid, threshold):
 
 @pytest.mark.parametrize("threshold", [-1, math.nan, "half"])
 def test_a_threshold_that_is_no_number_of_points_is_refused(threshold):
-    with pytest.raises(FedloomError, match=f"threshold={threshold}: give a number of samples"):
+    with pytest.raises(FedloomError, match=f"threshold={threshold!r}: it must be (at least 0|a number or 'auto')"):
         fl.FedHybridAvgLG(threshold=threshold)
 
 

@@ -132,7 +132,7 @@ def test_executions_agree_and_two_workers_leave_the_same_bytes(tmp_path):
 
 
 def test_impossible_settings_are_refused_with_a_sentence():
-    with pytest.raises(FedloomError, match="lam=-1: the pull towards the prototypes must not be negative"):
+    with pytest.raises(FedloomError, match="lam=-1: it must be at least 0"):
         fl.FedProto(lam=-1)
 
 

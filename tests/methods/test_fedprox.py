@@ -64,5 +64,5 @@ def test_an_adaptive_mu_that_never_moves_is_a_fixed_one(tmp_path):
 
 
 def test_a_negative_mu_is_refused():
-    with pytest.raises(FedloomError, match="mu=-1: the proximal weight must not be negative"):
+    with pytest.raises(FedloomError, match="mu=-1: it must be at least 0"):
         fl.FedProx(mu=-1)

@@ -76,7 +76,7 @@ def test_without_a_threshold_selective_sgd_is_fedsgd_with_whole_rows(tmp_path):
 
 
 def test_a_negative_threshold_is_refused():
-    with pytest.raises(FedloomError, match="theta=-1: the threshold on gradient entries must not be negative"):
+    with pytest.raises(FedloomError, match="theta=-1: it must be at least 0"):
         fl.FedSGD(theta=-1)
 
 

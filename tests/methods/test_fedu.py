@@ -137,13 +137,13 @@ def test_relations_that_would_throw_models_past_each_other_stop_the_run_with_a_s
 
 
 def test_impossible_relations_are_refused_with_a_sentence():
-    with pytest.raises(FedloomError, match="strength=-1: the weight of the relations must not be negative"):
+    with pytest.raises(FedloomError, match=r"strength=-1: it must be at least 0"):
         fl.FedU(strength=-1)
     with pytest.raises(FedloomError, match=r"relations\[0\]\[1\]=1 and relations\[1\]\[0\]=2: .* must be symmetric"):
         fl.FedU(relations=[[0, 1], [2, 0]])
-    with pytest.raises(FedloomError, match="relations contain -1: they must not be negative"):
+    with pytest.raises(FedloomError, match=r"relations=.*: each entry must be at least 0"):
         fl.FedU(relations=[[0, -1], [-1, 0]])
-    for wrong in ([[0, 1], [1]], [[0, 1]], "some"):
+    for wrong in ([[0, 1], [1]], [[0, 1]]):
         with pytest.raises(FedloomError, match="relations must be 'full', 'random', or a square matrix"):
             fl.FedU(relations=wrong)
     with pytest.raises(FedloomError, match="relations has 2 rows, but the task has 4 clients: give each client a row"):

@@ -328,9 +328,9 @@ def test_a_model_that_is_only_checked_against_narrower_ones_keeps_its_mode_and_w
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ("alpha=1.5", "alpha=1.5: the share of distillation is between 0 and 1."),
-        ("temperature=0", "temperature=0.0: it must be a positive number."),
-        ("temperature=inf", "temperature=inf: it must be a positive number."),
+        ("alpha=1.5", "alpha=1.5 in method fjord: it must be at least 0 and at most 1."),
+        ("temperature=0", "temperature=0 in method fjord: it must be above 0."),
+        ("temperature=inf", "temperature=inf in method fjord: it must be a finite number."),
     ],
 )
 def test_settings_that_mean_nothing_are_one_sentence(settings, said, monkeypatch, capsys):

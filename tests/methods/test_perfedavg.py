@@ -93,9 +93,9 @@ def test_executions_agree_and_two_workers_leave_the_same_bytes(tmp_path, order):
 
 
 def test_impossible_settings_are_refused_with_a_sentence():
-    with pytest.raises(FedloomError, match="alpha=-1: the size of a client's own step must not be negative"):
+    with pytest.raises(FedloomError, match="alpha=-1: it must be at least 0"):
         fl.PerFedAvg(alpha=-1)
-    with pytest.raises(FedloomError, match="delta=0: the distance of the two gradients"):
+    with pytest.raises(FedloomError, match="delta=0: it must be above 0"):
         fl.PerFedAvg(delta=0)
-    with pytest.raises(FedloomError, match="order='second': use 'first' or 'hessian-free'"):
+    with pytest.raises(FedloomError, match="order='second': it must be 'first' or 'hessian-free'"):
         fl.PerFedAvg(order="second")

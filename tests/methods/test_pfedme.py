@@ -74,7 +74,7 @@ def test_executions_agree_and_two_workers_leave_the_same_bytes(tmp_path):
 
 def test_impossible_settings_are_refused_with_a_sentence():
     for name in ("lam", "eta", "beta"):
-        with pytest.raises(FedloomError, match=f"{name}=0: it must be a positive number"):
+        with pytest.raises(FedloomError, match=f"{name}=0: it must be above 0"):
             fl.PFedMe(**{name: 0})
     with pytest.raises(FedloomError, match="inner_steps=0: it must be at least 1"):
         fl.PFedMe(inner_steps=0)

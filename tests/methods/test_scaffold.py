@@ -141,5 +141,5 @@ def test_option_two_refuses_steps_from_which_no_gradient_can_be_read(work):
 
 
 def test_impossible_settings_are_refused():
-    with pytest.raises(FedloomError, match="server_lr=0: it must be a positive number"):
+    with pytest.raises(FedloomError, match="server_lr=0: it must be above 0"):
         fl.SCAFFOLD(server_lr=0)

@@ -100,5 +100,5 @@ def test_more_numbers_than_a_client_can_send_are_refused():
 
 
 def test_bins_are_at_least_two():
-    with pytest.raises(FedloomError, match="bins=1: it must be at least 2"):
+    with pytest.raises(FedloomError, match="bins=1 in metric auc: it must be at least 2"):
         fl.task("digits", clients=2, metrics=[{"name": "auc", "bins": 1}])

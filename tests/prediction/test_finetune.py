@@ -180,8 +180,8 @@ def test_stages_work_on_each_others_rows():
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
-        ("fedavg+finetune:epochs=0", "epochs=0: finetune needs at least one epoch"),
-        ("fedavg+finetune:lr=0", "lr=0.0: finetune's learning rate"),
+        ("fedavg+finetune:epochs=0", "epochs=0 in prediction stage finetune: it must be at least 1"),
+        ("fedavg+finetune:lr=0", "lr=0 in prediction stage finetune: it must be above 0"),
         ("fedavg+finetune:part=tail", "part 'tail', which the model does not have: it has body, head"),
         ("fedavg+finetune:epoch=1", "Did you mean 'epochs'"),
         ("fedavg+finetun", "Did you mean 'finetune'"),

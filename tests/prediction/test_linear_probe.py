@@ -100,7 +100,7 @@ def test_training_is_the_same_with_and_without_a_probe():
 
 
 def test_impossible_settings_and_models_are_refused_with_a_sentence():
-    with pytest.raises(FedloomError, match="l2=0: the penalty of linearprobe must be a positive number"):
+    with pytest.raises(FedloomError, match="l2=0: it must be above 0"):
         fl.LinearProbe(l2=0)
     with pytest.raises(FedloomError, match="on=communal fits heads on a labelled communal set, but the task has none"):
         fl.run(small_task(), "fedavg", prediction=[fl.LinearProbe(on="communal")], rounds=1)

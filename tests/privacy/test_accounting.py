@@ -86,10 +86,10 @@ def test_nothing_played_spends_nothing_and_no_noise_protects_nobody():
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: epsilon_after(PoissonDraw(0.1), 1.0, 1, 0.0), "probability above 0"),
-        (lambda: epsilon_after(PoissonDraw(0.1), -1.0, 1, 1e-5), "from 1e-12"),
-        (lambda: epsilon_after(PoissonDraw(0.1), math.nan, 1, 1e-5), "from 1e-12"),
-        (lambda: noise_for(PoissonDraw(0.1), 0.0, 1, 1e-5), "positive number"),
+        (lambda: epsilon_after(PoissonDraw(0.1), 1.0, 1, 0.0), "delta=0.0: it must be above 0 and less than 1"),
+        (lambda: epsilon_after(PoissonDraw(0.1), -1.0, 1, 1e-5), "at least 1e-12"),
+        (lambda: epsilon_after(PoissonDraw(0.1), math.nan, 1, 1e-5), "finite number"),
+        (lambda: noise_for(PoissonDraw(0.1), 0.0, 1, 1e-5), "epsilon=0.0: it must be above 0"),
         (lambda: noise_for(PoissonDraw(0.1), 1e-9, 100, 1e-12), "larger epsilon"),
         (lambda: noise_for(FixedSize(3, 10), 1e100, 100, 1e-5), "no privacy at all: plan a smaller one"),
         (lambda: PoissonDraw(0.0), "above 0"),

@@ -75,7 +75,7 @@ def test_a_seeded_run_repeats_and_says_that_it_is_for_study(task, caplog):
         ),
         ("fedavg", {"selection": {"name": "poisson", "rate": 0.05}}, r"raise selection\.rate"),
         ("fedavg", {"aggregation": {**PRIVATE, "epsilon": 0.1}}, "the first round alone spends"),
-        ("fedavg", {"aggregation": {**PRIVATE, "noise": 0.0}}, "no privacy at all"),
+        ("fedavg", {"aggregation": {**PRIVATE, "noise": 0.0}}, "noise=0.0 .*: it must be at least 1e-12"),
         ("fedavg", {"aggregation": {**PRIVATE, "noise": 1e-6}}, "protects nobody"),
         ("fedavg", {"aggregation": {**PRIVATE, "quantile": 0.5, "noise": 4.0}}, "draw more clients"),
     ],

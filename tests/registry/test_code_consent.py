@@ -23,7 +23,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.deploy.saved_model import model_of_run
 from fedloom.registry.code_consent import code_digest, code_notes, code_places, trust_only
 from fedloom.registry.user_classes import user_callable, user_class
-from fedloom.runs.results.client_model import client_flow_model, client_model
+from fedloom.runs.results.client_model import client_model, client_standalone_model
 from fedloom.runs.results.history import History
 from support.command_line import output
 
@@ -109,7 +109,7 @@ def readers(folder: Path, data: Path) -> dict[str, Callable[[], Any]]:
         "History.model": lambda: History.load(folder).model(task, 0),
         "server_state": lambda: History.load(folder).server_state(),
         "client_model": lambda: client_model(folder, "0"),
-        "client_flow_model": lambda: client_flow_model(folder),
+        "client_standalone_model": lambda: client_standalone_model(folder),
         "start_from": lambda: fl.run(task, rounds=1, start_from=str(folder)),
     }
 
@@ -324,7 +324,7 @@ def test_the_option_that_a_refusal_names_is_one_of_the_command(run_folder, tmp_p
     (tmp_path / "data.csv").write_text("a\n1\n")
     name = f"{tmp_path / 'evil.py'}:{'Method' if place == 'method' else 'Net'}"
     folder, marker = received(run_folder, tmp_path, PLACES[place](name))
-    monkeypatch.setattr("fedloom.runs.results.client_model.TASKS", {"digits": SimpleNamespace(flow_model=True)})
+    monkeypatch.setattr("fedloom.runs.results.client_model.TASKS", {"digits": SimpleNamespace(standalone_model=True)})
     with pytest.raises(FedloomError, match="name it yourself with") as refused:
         output(app, *command, folder, *READERS[command])
     (option,) = re.findall(r"name it yourself with (--\w+) evil\.py\.$", str(refused.value))

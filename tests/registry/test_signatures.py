@@ -10,7 +10,7 @@ import fedloom as fl
 from fedloom.core.aggregator import Aggregator
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
-from fedloom.methods.registry import METHODS
+from fedloom.registry.kinds import METHODS
 from fedloom.registry.signatures import check_signatures
 
 

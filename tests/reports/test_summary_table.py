@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from scipy.stats import ttest_rel
 
-from fedloom.metrics.mae import MAE
+from fedloom.metrics.regression import MAE
 from fedloom.reports.summary_table import cell_text, differences, evidence, summary, verdict
 from fedloom.rounds.score import metric_notes
 from fedloom.runs.results.history import History

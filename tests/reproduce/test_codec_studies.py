@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fedloom.channel.registry import CHANNELS
 from fedloom.config.resolve import resolve
-from fedloom.reproduce import STUDIES
+from fedloom.registry.kinds import CHANNEL_STEPS
 from fedloom.reproduce.codec_studies import CODECS, FILTERS, PLAIN, codec_curve, codec_table, findings
+from fedloom.reproduce.studies import STUDIES
 from fedloom.reproduce.study import StudyRequest
 from fedloom.runs.results.history import History
 
@@ -19,8 +19,8 @@ def test_every_step_that_codes_or_filters_is_compared(tmp_path):
     members = STUDIES["codecs"].members(StudyRequest(1, tmp_path))
     assert len({m.folder_name for m in members}) == len(members) == len(NAMES)
     used = {type(step) for member in members for step in resolve(dict(member.values)).channel}
-    protecting = {CHANNELS[name] for name in ("localnoise", "securesum", "privatesum", "ckks")}
-    assert used == set(CHANNELS.values()) - protecting
+    protecting = {CHANNEL_STEPS[name] for name in ("localnoise", "securesum", "privatesum", "ckks")}
+    assert used == set(CHANNEL_STEPS.values()) - protecting
 
 
 def test_a_curve_runs_along_the_bytes_that_were_sent_so_far():

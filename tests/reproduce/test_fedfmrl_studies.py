@@ -7,7 +7,6 @@ from math import nan
 import pytest
 
 from fedloom.config.resolve import method_from_config, resolve
-from fedloom.reproduce import STUDIES
 from fedloom.reproduce.fedfmrl_ablation import MEAN, MIX, MIX_MS, SERVER, ablation_members
 from fedloom.reproduce.fedfmrl_studies import (
     mixing_findings,
@@ -18,6 +17,7 @@ from fedloom.reproduce.fedfmrl_studies import (
     skew_table,
 )
 from fedloom.reproduce.fedfmrl_study_runs import FmrlResult, run_results
+from fedloom.reproduce.studies import STUDIES
 from fedloom.reproduce.study import StudyRequest
 from support.paths import DATA_FOLDER
 

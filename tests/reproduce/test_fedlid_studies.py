@@ -6,14 +6,11 @@ import pytest
 import torch
 
 from fedloom.config.resolve import method_from_config, resolve
-from fedloom.reproduce import STUDIES
 from fedloom.reproduce.fedlid_studies import (
     FEDAVG,
     FEDCA,
     FEDLID,
-    LABELS_REPORTED,
     SCORE,
-    SERVER_REPORTED,
     label_findings,
     label_members,
     lid_table,
@@ -24,6 +21,8 @@ from fedloom.reproduce.fedlid_studies import (
     server_findings,
     server_members,
 )
+from fedloom.reproduce.published_tables import published
+from fedloom.reproduce.studies import STUDIES
 from fedloom.reproduce.study import StudyRequest
 from fedloom.runs.plans.plan import Member
 from fedloom.runs.results.history import History
@@ -78,12 +77,12 @@ def test_findings_follow_the_numbers(tmp_path, better, holds):
 
 
 def test_tables_have_every_method_the_documents_numbers_and_bytes(tmp_path):
-    request = StudyRequest(2, tmp_path)
-    server = lid_table(measured(server_members(request)), SERVER_REPORTED)
+    request, printed = StudyRequest(2, tmp_path), published("fedlid").tables
+    server = lid_table(measured(server_members(request)), printed["server"])
     assert [row[0] for row in server.rows] == [FEDAVG, "supervised 20 %", "supervised 60 %", "supervised 100 %", FEDLID]
     assert server.rows[-1] == (FEDLID, "30.0 ± 0.0", "30.0 ± 0.0", "47.52", "48.88", "0.200 MB")
-    labels = lid_table(measured(label_members(request)), LABELS_REPORTED)
-    assert {row[0] for row in labels.rows} == {*LABELS_REPORTED, f"10 % labels, {FEDAVG}"}
+    labels = lid_table(measured(label_members(request)), printed["labels"])
+    assert {row[0] for row in labels.rows} == {*printed["labels"].rows, f"10 % labels, {FEDAVG}"}
     assert len(pretraining_table(measured(pretrained_members(request))).rows) == 3
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 import fedloom as fl
-from fedloom.reproduce import STUDIES
 from fedloom.reproduce.flow_study_runs import (
     BATCH,
     LARGEST,
@@ -18,6 +17,7 @@ from fedloom.reproduce.flow_study_runs import (
     slope,
     withheld_action,
 )
+from fedloom.reproduce.studies import STUDIES
 from fedloom.reproduce.study import StudyRequest
 from fedloom.tasks.flows.synthetic.client_sizes import group, thresholds
 

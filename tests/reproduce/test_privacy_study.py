@@ -5,8 +5,8 @@ import pytest
 from fedloom.config.resolve import resolve
 from fedloom.privacy.accounting import epsilon_after
 from fedloom.privacy.sampling import PoissonChains, PoissonDraw
-from fedloom.reproduce import STUDIES
 from fedloom.reproduce import privacy_study as study
+from fedloom.reproduce.studies import STUDIES
 from fedloom.reproduce.study import StudyRequest
 from fedloom.runs.results.history import History
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from fedloom.config.resolve import resolve
-from fedloom.reproduce import STUDIES
 from fedloom.reproduce.robust_studies import (
     ALIKE,
     BUCKETED,
@@ -18,6 +17,7 @@ from fedloom.reproduce.robust_studies import (
     findings,
     rule_table,
 )
+from fedloom.reproduce.studies import STUDIES
 from fedloom.reproduce.study import StudyRequest
 
 ALL = {

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedloom.core.errors import FedloomError
-from fedloom.reproduce import STUDIES
+from fedloom.reproduce.studies import STUDIES
 from fedloom.reproduce.study import (
     Study,
     StudyFinding,

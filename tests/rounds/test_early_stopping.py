@@ -122,9 +122,9 @@ def test_a_comparison_stops_each_run_by_itself_and_says_nothing_of_rounds(task):
 @pytest.mark.parametrize(
     ("how", "message"),
     [
-        ({"early_stopping": {"patience": 0}}, "patience=0: it must be at least 1"),
-        ({"early_stopping": {"patience": 2, "min_delta": -1}}, "min_delta=-1.0: it must not be negative"),
-        ({"early_stopping": {"patience": 2, "min_delta": math.nan}}, "it must not be negative"),
+        ({"early_stopping": {"patience": 0}}, "patience=0 .*: it must be at least 1"),
+        ({"early_stopping": {"patience": 2, "min_delta": -1}}, "min_delta=-1 .*: it must be at least 0"),
+        ({"early_stopping": {"patience": 2, "min_delta": math.nan}}, "it must be a finite number"),
         ({"early_stopping": {"patience": 2, "metric": TEST}}, "it must be measured on validation data"),
         ({"early_stopping": {"patience": 2, "metric": VALID.replace("cc", "c")}}, "is not measured in this run"),
         ({"early_stopping": {"patience": 2}, "eval_every": 0}, "needs evaluations"),

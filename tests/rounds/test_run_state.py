@@ -8,8 +8,7 @@ import pytest
 
 import fedloom as fl
 from fedloom.core.facts import Fact, holds
-from fedloom.methods.registry import METHODS
-from fedloom.selection.registry import SELECTORS
+from fedloom.registry.kinds import METHODS, SELECTORS
 from support.compositions import SELECTION, spec_of, task_for
 
 COMPARED = ("metrics.jsonl", "clients.json")

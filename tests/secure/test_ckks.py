@@ -20,7 +20,7 @@ from fedloom.secure.ckks import (
     encrypted_bytes,
     make_keys,
 )
-from fedloom.secure.refusal import RefusedMessage
+from fedloom.secure.sum_step import RefusedMessage
 
 pytest.importorskip("tenseal", reason="needs TenSEAL")
 

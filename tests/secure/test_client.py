@@ -11,7 +11,7 @@ from scipy.stats import chisquare
 from fedloom.secure.client import SecureClient
 from fedloom.secure.identity import ADVERTISEMENT
 from fedloom.secure.messages import PARCEL, SHORT_DIGEST
-from fedloom.secure.refusal import RefusedMessage
+from fedloom.secure.sum_step import RefusedMessage
 from support.secure_sums import Parties, fixed_key, parties
 
 SIX = parties()

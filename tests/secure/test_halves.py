@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -11,10 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fedloom.core.errors import Abandoned
-from fedloom.secure.halves import MaskedHalf, masked_sum
-from fedloom.secure.refusal import RefusedMessage
+from fedloom.secure.halves import MaskedHalf, join_introductions, masked_sum, part_introductions
 from fedloom.secure.secure_sum import SecureSum
-from fedloom.secure.sum_step import ROWS, SumSession, Total
+from fedloom.secure.sum_step import ROWS, RefusedMessage, SumSession, Total
 
 STEP, SESSION = SecureSum(), SumSession("run", 1, 0, (2, 3, 5, 7, 11, 13), 1)
 TERMS = STEP.terms(SESSION)
@@ -111,3 +111,21 @@ def test_a_client_refuses_a_stage_that_does_not_exist_and_what_it_cannot_read():
     for stage in ("share", ROWS, *AFTER_ROWS):
         with pytest.raises(RefusedMessage, match="missing"):
             half.answer(stage, {}, ROW[HOSTILE])
+
+
+@given(st.dictionaries(st.integers(0, 2**32 - 1), st.binary(max_size=50), max_size=5))
+def test_what_is_joined_is_parted(introductions):
+    assert part_introductions(join_introductions(introductions)) == introductions
+
+
+@given(st.binary(max_size=60))
+def test_any_other_bytes_are_refused_or_mean_something(data):
+    with contextlib.suppress(RefusedMessage):
+        assert join_introductions(part_introductions(data)) == data or len(part_introductions(data)) > 1
+
+
+def test_what_is_cut_off_or_said_twice_is_refused():
+    whole = join_introductions({1: b"abc"})
+    for data in (whole[:-1], whole[:5], whole + whole):
+        with pytest.raises(RefusedMessage):
+            part_introductions(data)

@@ -8,8 +8,7 @@ import torch
 import fedloom as fl
 from fedloom.core.errors import Abandoned, FedloomError
 from fedloom.secure.homomorphic_sum import HEAD, STEP, EncryptedHalf
-from fedloom.secure.refusal import RefusedMessage
-from fedloom.secure.sum_step import ROWS, SumSession, Total
+from fedloom.secure.sum_step import ROWS, RefusedMessage, SumSession, Total
 from fedloom.secure.sums import play_sum
 from support.synthetic import small_task
 

@@ -11,7 +11,7 @@ from fedloom.secure.identity import (
     write_advertisement,
 )
 from fedloom.secure.primitives import signing_public
-from fedloom.secure.refusal import RefusedMessage
+from fedloom.secure.sum_step import RefusedMessage
 from support.secure_sums import fixed_key
 
 KEYS = {client: signing_public(fixed_key(f"identity {client}")) for client in (0, 4, 2**32 - 1)}

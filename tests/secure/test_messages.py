@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedloom.secure.messages import check_length, enumerate_clients, join, part, short_digest
-from fedloom.secure.refusal import RefusedMessage
+from fedloom.secure.sum_step import RefusedMessage
 
 
 @settings(max_examples=30)

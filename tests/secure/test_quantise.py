@@ -118,12 +118,12 @@ def test_a_head_that_cannot_be_exact_is_refused(number):
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ((1, 1.0, 2), "2 to 32 bits"),
-        ((33, 1.0, 2), "2 to 32 bits"),
-        ((8, 0.0, 2), "positive number"),
-        ((8, math.inf, 2), "positive number"),
-        ((8, math.nan, 2), "positive number"),
-        ((8, 1.0, 0), "at least one client"),
+        ((1, 1.0, 2), "at least 2 and at most 32"),
+        ((33, 1.0, 2), "at least 2 and at most 32"),
+        ((8, 0.0, 2), "limit=0.0: it must be above 0"),
+        ((8, math.inf, 2), "it must be a finite number"),
+        ((8, math.nan, 2), "it must be a finite number"),
+        ((8, 1.0, 0), "clients=0: it must be at least 1"),
     ],
 )
 def test_grids_that_mean_nothing_are_refused(settings, sentence):

@@ -71,12 +71,12 @@ def test_a_run_is_repeated_to_the_byte_though_its_masks_are_not():
 @pytest.mark.parametrize(
     ("setting", "reason"),
     [
-        ({"bits": 1}, "2 to 32 bits"),
-        ({"limit": 0.0}, "must be a positive number"),
+        ({"bits": 1}, "at least 2 and at most 32"),
+        ({"limit": 0.0}, "limit=0.0: it must be above 0"),
         ({"dropouts": 0.5}, "twice the dropouts and the colluders"),
         ({"least_clients": 1}, "the sum of fewer than 2 hides nothing"),
-        ({"dropouts": 1.0}, "it is a share of the clients"),
-        ({"colluders": -0.1}, "it is a share of the clients"),
+        ({"dropouts": 1.0}, "it must be at least 0 and less than 1"),
+        ({"colluders": -0.1}, "it must be at least 0 and less than 1"),
     ],
 )
 def test_settings_that_cannot_mean_anything_are_refused(setting, reason):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fedloom.core.errors import FedloomError
-from fedloom.secure.refusal import RefusedMessage
+from fedloom.secure.sum_step import RefusedMessage
 from fedloom.secure.terms import SumTerms
 
 TERMS = SumTerms("a run", 1, (2, 5, 9), 0.34)

@@ -37,9 +37,9 @@ def test_more_clients_than_there_are_is_refused():
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"fraction": 0.0}, "fraction=0.0: the share of clients"),
-        ({"fraction": 1.5}, "fraction=1.5: the share of clients"),
-        ({"number": 0}, "number=0: a round needs at least one"),
+        ({"fraction": 0.0}, "fraction=0.0: it must be above 0"),
+        ({"fraction": 1.5}, "fraction=1.5: it must be above 0 and at most 1"),
+        ({"number": 0}, "number=0: it must be at least 1"),
         ({"number": 2, "fraction": 0.5}, "give one"),
     ],
 )

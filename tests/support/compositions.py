@@ -10,7 +10,7 @@ from fedloom.conformance.overlapping_task import overlapping_task
 from fedloom.core.facts import Fact, needed_facts
 from fedloom.core.task import Task
 from fedloom.data.federation import Ragged
-from fedloom.methods.registry import METHODS
+from fedloom.registry.kinds import METHODS
 from support.synthetic import federation, mlp
 
 SETTINGS = {

@@ -7,7 +7,7 @@ from typing import Any
 
 from fedloom.conformance.suite import conform
 from fedloom.core.algorithm import Algorithm
-from fedloom.methods.registry import make_method
+from fedloom.registry.kinds import METHODS
 from support.paths import REPOSITORY
 
 FOLDER = REPOSITORY / "examples" / "methods"
@@ -16,7 +16,7 @@ MOST_LINES = 20
 
 def example(file: str, name: str, **settings: Any) -> Algorithm:
     """A method of a file in examples/methods/."""
-    return make_method({"name": f"{FOLDER / file}.py:{name}", **settings})
+    return METHODS.make({"name": f"{FOLDER / file}.py:{name}", **settings})
 
 
 def failed_claims(method: Algorithm, like: str | None = None) -> list[tuple[str, float, str]]:

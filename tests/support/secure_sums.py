@@ -12,8 +12,8 @@ import numpy as np
 from fedloom.secure.client import SecureClient
 from fedloom.secure.primitives import signing_public
 from fedloom.secure.quantise import Words
-from fedloom.secure.refusal import RefusedMessage
 from fedloom.secure.server import SecureServer
+from fedloom.secure.sum_step import RefusedMessage
 from fedloom.secure.terms import SumTerms
 
 T = TypeVar("T")

@@ -14,12 +14,12 @@ from fedloom.config.resolve import resolve
 from fedloom.config.schema import TaskConfig
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
-from fedloom.data.datasets.registry import dataset
+from fedloom.data.datasets.dataset import dataset
 from fedloom.data.federation import Federation, Ragged
-from fedloom.tasks.builder import OF_COLUMNS, TaskSettings
+from fedloom.registry.kinds import TASKS
+from fedloom.tasks.builder import OF_COLUMNS, TaskSettings, task_builder
 from fedloom.tasks.dataset_task import DatasetBuilder
 from fedloom.tasks.own_data import task_of
-from fedloom.tasks.registry import TASKS, task_builder
 from fedloom.tasks.task import build_task
 from fedloom.tasks.transforms import CropFlip, Normalise
 from support.paths import DATA_FOLDER

@@ -18,8 +18,9 @@ from fedloom.core.errors import FedloomError
 from fedloom.runs.folder.folder_lock import lock_folder
 from fedloom.watch import server as watch_server
 from fedloom.watch import status_reader
-from fedloom.watch.access import TOKEN
 from fedloom.watch.server import WatchServer
+from fedloom.watch.token_file import TOKEN
+from fedloom.web import page_server
 from support.waiting import LIMIT, wait_until
 from support.watched_runs import finish, play, serving, write_run, write_server
 
@@ -48,7 +49,7 @@ def run(tmp_path: Path) -> Path:
 def quick(monkeypatch):
     monkeypatch.setattr(status_reader, "INTERVAL", 0.0)
     monkeypatch.setattr(watch_server, "INTERVAL", 0.02)
-    monkeypatch.setattr(watch_server, "HEARTBEAT", 0.05)
+    monkeypatch.setattr(page_server, "HEARTBEAT", 0.05)
 
 
 # -- what it answers
@@ -81,7 +82,7 @@ def test_health_is_200_while_it_advances_or_is_finished_and_503_with_the_reason_
         code, text, headers = get(server, "/health")
         found = json.loads(text)
         assert (code, found["healthy"], found["phase"], found["round"]) == (503, False, "interrupted", 3)
-        assert found["reason"].startswith("interrupted: nobody works on it: fedloom resume ")
+        assert found["reason"].startswith("interrupted: no process runs it: fedloom resume ")
         assert headers["Content-Type"] == "application/json"
         with lock_folder(run):
             assert (get(server, "/health")[0], json.loads(get(server, "/health")[1])["phase"]) == (200, "running")
@@ -104,7 +105,7 @@ def test_head_has_no_body_and_other_paths_and_methods_are_refused(run):
         assert get(server, "/events", "HEAD")[:2] == (200, "")
         assert get(server, "/../config.toml")[0] == 404
         assert get(server, "/config.toml")[0] == 404
-        assert get(server, "/", "POST")[0] == 501
+        assert get(server, "/", "POST")[0] == 405
 
 
 def test_a_request_under_another_name_is_refused(run):
@@ -157,7 +158,7 @@ def test_two_pages_see_a_run_grow_and_leave_no_thread_when_they_go(run):
 
 
 def test_too_many_pages_are_refused_and_room_is_made_again(run, monkeypatch):
-    monkeypatch.setattr(watch_server, "MOST_PAGES", 1)
+    monkeypatch.setattr(page_server, "MOST_STREAMS", 1)
     with serving(run) as server:
         line, page = open_page(server)
         page.readline()
@@ -237,10 +238,10 @@ def test_other_machines_need_tls_and_the_token_of_the_server(tmp_path):
 
 def test_another_user_of_this_machine_does_not_see_a_private_folder(tmp_path, monkeypatch):
     folder = write_server(tmp_path / "server", 2)
-    monkeypatch.setattr("fedloom.web.page_server.user_of_connection", lambda *_: 65534)
+    monkeypatch.setattr("fedloom.web.connection_owner.user_of_connection", lambda *_: 65534)
     with serving(folder) as server:
         code, text, headers = get(server, "/")
-        assert (code, "private" in text) == (401, True)
+        assert (code, "private" in text) == (403, True)
         assert "WWW-Authenticate" not in headers  # there is no token to ask for
     with tempfile.TemporaryDirectory() as above:  # below a folder that everybody may pass, as /tmp is
         opened = Path(shutil.copytree(folder, Path(above) / "open"))
@@ -252,6 +253,6 @@ def test_another_user_of_this_machine_does_not_see_a_private_folder(tmp_path, mo
 
 def test_a_private_folder_is_not_served_where_the_system_does_not_say_who_asks(tmp_path, monkeypatch):
     """As flows serve does; before, the one let everybody in and the other nobody, not even the owner."""
-    monkeypatch.setattr("fedloom.web.page_server.CONNECTIONS", tmp_path / "nothing")
+    monkeypatch.setattr("fedloom.web.connection_owner.CONNECTIONS", tmp_path / "nothing")
     with pytest.raises(FedloomError, match="does not say whose a connection is"):
         WatchServer(write_server(tmp_path / "server", 2))

@@ -15,11 +15,11 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedloom.aggregation.distances import compared_columns, squared_distances
-from fedloom.aggregation.krum import krum_scores
+from fedloom.aggregation.krum import compared_columns, krum_scores, squared_distances
 from fedloom.aggregation.median import coordinate_median
 from fedloom.aggregation.robust_rule import ShareRule
 from fedloom.core.aggregation_context import AggregationContext
+from fedloom.core.settings import NonNegative
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Bulyan(ShareRule):
 
     bound: ClassVar[tuple[int, int]] = (4, 3)
 
-    share: float = 0.1
+    share: NonNegative = 0.1
 
     def rule(self, rows: Tensor, context: AggregationContext) -> Tensor:
         """The trimmed mean around the median of the chosen rows."""

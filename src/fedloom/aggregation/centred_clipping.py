@@ -18,7 +18,7 @@ from fedloom.aggregation.changes import changes_of, clip_norms, moved_by
 from fedloom.aggregation.median import coordinate_median
 from fedloom.aggregation.robust_rule import RobustRule
 from fedloom.core.aggregation_context import AggregationContext
-from fedloom.core.errors import FedloomError
+from fedloom.core.settings import Count, Positive
 
 
 @dataclass(frozen=True)
@@ -31,16 +31,8 @@ class CentredClipping(RobustRule):
         bucket: How many clients are averaged before the rule sees them.
     """
 
-    radius: float | None = None
-    iterations: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if (self.radius is not None and not self.radius > 0) or self.iterations < 1:
-            raise FedloomError(
-                f"centredclipping: radius={self.radius}, iterations={self.iterations}: the radius must be positive, "
-                "and there must be at least one iteration."
-            )
+    radius: Positive | None = None
+    iterations: Count = 1
 
     def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
         """The rule on changes; its result is where the next round starts."""

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fedloom.aggregation.robust_rule import ShareRule
 from fedloom.core.aggregation_context import AggregationContext
-from fedloom.core.errors import FedloomError
+from fedloom.core.settings import Count, Positive
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,9 @@ class DnC(ShareRule):
         bucket: How many clients are averaged before the rule sees them.
     """
 
-    filtered: float = 1.0
-    iterations: int = 1
-    coordinates: int = 10_000
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.filtered > 0 or self.iterations < 1 or self.coordinates < 1:
-            raise FedloomError(
-                f"dnc: filtered={self.filtered}, iterations={self.iterations}, coordinates={self.coordinates}: each of "
-                "them must be positive."
-            )
+    filtered: Positive = 1.0
+    iterations: Count = 1
+    coordinates: Count = 10_000
 
     def rule(self, rows: Tensor, context: AggregationContext) -> Tensor:
         """The mean of the clients that no iteration left out."""

@@ -75,7 +75,7 @@ class FLTrust(RobustRule):
         if origin is None:  # rows that a method made itself
             raise FedloomError("fltrust cannot tell which model these rows started from: use another aggregator.")
         start = (origin if origin.dim() == 1 else origin.mean(0))[None]
-        work = replace(context.work, partial=0.0)  # a server is no straggler
+        work = replace(context.work, partial=0.0)  # a server is not a straggler
         request = TrainingRequest(
             rows=start.clone(),
             clients=[SERVER],

@@ -21,7 +21,7 @@ from torch import Tensor
 from fedloom.aggregation.changes import changes_of, moved_by
 from fedloom.core.aggregation_context import AggregationContext
 from fedloom.core.aggregator import Aggregator
-from fedloom.core.errors import FedloomError
+from fedloom.core.settings import Positive
 
 ROUNDING = 1e-9
 """A cosine so close to 1 is 1."""
@@ -35,11 +35,7 @@ class FoolsGold(Aggregator):
         confidence: How sharply the logit separates (the paper's kappa).
     """
 
-    confidence: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not self.confidence > 0:
-            raise FedloomError(f"foolsgold: confidence={self.confidence}: it must be a positive number.")
+    confidence: Positive = 1.0
 
     @property
     def least_clients(self) -> int:

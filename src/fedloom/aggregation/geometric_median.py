@@ -15,7 +15,7 @@ from torch import Tensor
 
 from fedloom.aggregation.robust_rule import RobustRule
 from fedloom.core.aggregation_context import AggregationContext
-from fedloom.core.errors import FedloomError
+from fedloom.core.settings import Count, NonNegative, Positive
 
 
 @dataclass(frozen=True)
@@ -29,18 +29,9 @@ class GeometricMedian(RobustRule):
         bucket: How many clients are averaged before the rule sees them.
     """
 
-    iterations: int = 100
-    tolerance: float = 1e-6
-    smoothing: float = 1e-6
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.iterations < 1 or not self.tolerance >= 0 or not self.smoothing > 0:
-            raise FedloomError(
-                f"geometricmedian: iterations={self.iterations}, tolerance={self.tolerance}, smoothing="
-                f"{self.smoothing}: there must be at least one iteration, a tolerance of 0 or more, and a positive "
-                "smoothing."
-            )
+    iterations: Count = 100
+    tolerance: NonNegative = 1e-6
+    smoothing: Positive = 1e-6
 
     @property
     def least_clients(self) -> int:

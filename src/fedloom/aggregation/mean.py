@@ -1,4 +1,4 @@
-"""The weighted mean of clients' rows: how FedAvg makes one row of many."""
+"""The mean: FedAvg's aggregator, and how much each client of a round counts in it."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from fedloom.core.aggregation_context import AggregationContext
@@ -22,3 +23,18 @@ class Mean(Aggregator):
     def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
         """The weighted mean."""
         return weights @ rows
+
+
+WEIGHTINGS = {
+    "samples": "by each client's number of training samples",
+    "steps": "by the local gradient steps a client made this round",
+    "uniform": "every selected client alike",
+}
+
+
+def weights(by: str, samples: Tensor, steps: Tensor) -> Tensor:
+    """The weights of a round's clients; they sum to one."""
+    raw = {"samples": samples, "steps": steps, "uniform": torch.ones_like(samples)}[by].double()
+    if raw.sum() == 0:  # nobody made a step: the rows are all alike
+        raw = torch.ones_like(raw)
+    return (raw / raw.sum()).float()

@@ -16,7 +16,7 @@ from fedloom.aggregation.changes import changes_of, clip_norms, moved_by
 from fedloom.aggregation.median import coordinate_median
 from fedloom.core.aggregation_context import AggregationContext
 from fedloom.core.aggregator import Aggregator
-from fedloom.core.errors import FedloomError
+from fedloom.core.settings import Positive
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,7 @@ class NormBounding(Aggregator):
         most: The largest norm of a change; by default the median norm of the round.
     """
 
-    most: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.most is not None and not self.most > 0:
-            raise FedloomError(f"normbounding: most={self.most}: the bound must be a positive number.")
+    most: Positive | None = None
 
     def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
         """The weighted mean of the bounded changes."""

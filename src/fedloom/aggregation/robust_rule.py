@@ -1,11 +1,11 @@
-"""What robust rules have in common: a share of hostile clients that they bear, and buckets.
+"""What robust rules have in common: a share of hostile clients that they tolerate, and buckets.
 
 No rule uses the run's weights: a hostile client says itself how many samples it has. All of them are made for clients
 whose updates are alike. Where clients differ, an honest client with unusual data looks hostile, and what makes the
 average good is cut away. Buckets mend part of that: clients are shuffled, each ``bucket`` of them are averaged, and the
 rule sees the averages, which differ less (Karimireddy, He and Jaggi, Byzantine-Robust Learning on Heterogeneous
-Datasets via Bucketing, ICLR 2022, https://arxiv.org/abs/2006.09365, algorithm 1). A hostile client spoils its whole
-bucket, so the rule then has to bear up to ``bucket`` times the share.
+Datasets via Bucketing, ICLR 2022, https://arxiv.org/abs/2006.09365, algorithm 1). A hostile client corrupts its whole
+bucket, so the rule then has to tolerate up to ``bucket`` times the share.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from torch import Tensor
 from fedloom.core.aggregation_context import AggregationContext
 from fedloom.core.aggregator import Aggregator
 from fedloom.core.errors import FedloomError
+from fedloom.core.settings import Count, NonNegative
 
 
 @dataclass(frozen=True)
@@ -29,11 +30,7 @@ class RobustRule(Aggregator):
         bucket: How many clients are averaged, drawn anew in each round, before the rule sees them.
     """
 
-    bucket: int = field(default=1, kw_only=True)
-
-    def __post_init__(self) -> None:
-        if self.bucket < 1:
-            raise FedloomError(f"{self.name}: bucket={self.bucket}: a bucket has at least one client.")
+    bucket: Count = field(default=1, kw_only=True)
 
     @property
     def name(self) -> str:
@@ -68,32 +65,29 @@ class RobustRule(Aggregator):
 
 @dataclass(frozen=True)
 class ShareRule(RobustRule):
-    """A robust rule that is told which share of the clients may be hostile.
+    """A robust rule that has to know which share of the clients may be hostile.
 
     Args:
         share: The share of the clients that may be hostile. Times the bucket it is the share of hostile buckets, which
-            the rule has to bear.
+            the rule has to tolerate.
         bucket: How many clients are averaged, drawn anew in each round, before the rule sees them.
     """
 
     bound: ClassVar[tuple[int, int]] = (2, 1)
-    """It bears f hostile rows of n if n is at least the first number times f plus the second."""
+    """It tolerates f hostile rows of n if n is at least the first number times f plus the second."""
 
-    share: float = 0.2
+    share: NonNegative = 0.2
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        bears = 1 / self.bound[0]
-        if not 0 <= self.share * self.bucket < bears:
-            buckets = f", and with buckets of {self.bucket} that share counts {self.bucket} times" * (self.bucket > 1)
-            raise FedloomError(
-                f"{self.name}: share={self.share}: the share of hostile clients must be at least 0 and below {bears:g}"
-                f"{buckets}."
-            )
+        limit = 1 / self.bound[0]
+        if self.share * self.bucket >= limit:
+            buckets = f": with buckets of {self.bucket} that share counts {self.bucket} times" * (self.bucket > 1)
+            raise FedloomError(f"{self.name}: share={self.share}: it must be below {limit:g}{buckets}.")
 
     @property
     def least_clients(self) -> int:
-        """As many as make the share at least one client that the rule can bear."""
+        """As many as make the share at least one client that the rule can tolerate."""
         clients, rows, (times, plus) = 1, 1, self.bound
         while rows < times * self._claim(rows) + plus or (self.share and not self._claim(rows)):
             clients += 1
@@ -101,7 +95,7 @@ class ShareRule(RobustRule):
         return clients
 
     def hostile(self, rows: int) -> int:
-        """How many hostile rows of so many it is prepared for: the share of them, or as many as it can bear.
+        """How many hostile ones among a number of rows it is prepared for: the share, or as many as it can tolerate.
 
         Args:
             rows: How many rows there are.

@@ -16,6 +16,7 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts, holds
+from fedloom.core.settings import Positive, ShareBelowOne, check_settings
 from fedloom.core.task import Task
 
 SERVERS = {"sgd": (1.0, 0.0), "adagrad": (0.1, 0.0), "adam": (0.01, 0.9), "yogi": (0.01, 0.9)}
@@ -42,26 +43,21 @@ class ServerOptimizer:
     needs: ClassVar[Facts] = {
         Fact.MEAN_EVERY_ROUND: "steps after every mean of models: drop the optimiser",
         Fact.ONE_MEAN: "steps after one mean of all models: drop server_optimizer",
+        Fact.SHARED_MODEL: "steps with the model that clients share: drop server_optimizer",
         Fact.ONE_OPTIMIZER: "takes the only step of a round: drop server_optimizer, or use fedavg with it",
     }
 
     kind: Literal["sgd", "adagrad", "adam", "yogi"] = "sgd"
-    lr: float | None = None
-    momentum: float | None = None
-    beta2: float = 0.99
-    tau: float = 1e-3
+    lr: Positive | None = None
+    momentum: ShareBelowOne | None = None
+    beta2: ShareBelowOne = 0.99
+    tau: Positive = 1e-3
 
     def __post_init__(self) -> None:
+        check_settings(self, "server_optimizer")
         lr, momentum = SERVERS[self.kind]
         object.__setattr__(self, "lr", lr if self.lr is None else self.lr)
         object.__setattr__(self, "momentum", momentum if self.momentum is None else self.momentum)
-        if not self.rate > 0:
-            raise FedloomError(f"server lr={self.lr}: it must be a positive number.")
-        for name, value in {"momentum": self.inertia, "beta2": self.beta2}.items():
-            if not 0 <= value < 1:
-                raise FedloomError(f"server {name}={value}: it must be at least 0 and less than 1.")
-        if not self.tau > 0:
-            raise FedloomError(f"server tau={self.tau}: it must be a positive number.")
 
     @property
     def rate(self) -> float:

@@ -16,7 +16,6 @@ https://arxiv.org/abs/1902.06156.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import ClassVar
@@ -24,8 +23,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from fedloom.core.adversary import Adversary
-from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
+from fedloom.core.settings import Positive
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class ALIE(Adversary):
     """Hostile clients agree on an update that is ``z`` standard deviations away from the mean of their own.
 
     One hostile client alone has no deviation: a run that never has two of the same model together is refused, and where
-    a round has only one, it sends its own update, which is told once.
+    a round has only one, it sends its own update, which is logged once.
 
     Args:
         clients: The numbers of the hostile clients; by default they are drawn by the run's seed.
@@ -47,12 +46,7 @@ class ALIE(Adversary):
 
     least_colluders: ClassVar[int] = 2
 
-    z: float | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.z is not None and not 0 < self.z < math.inf:
-            raise FedloomError(f"adversary: z={self.z} must be a positive, finite number.")
+    z: Positive | None = None
 
     def collude(self, name: str, changes: Tensor, clients: int) -> Tensor:
         """The same change for all: the mean, less ``z`` standard deviations."""

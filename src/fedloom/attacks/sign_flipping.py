@@ -8,7 +8,6 @@ Heterogeneous Datasets, AAAI 2019, https://arxiv.org/abs/1811.03761.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,8 +15,8 @@ from torch import Tensor
 
 from fedloom.core.adversary import Adversary
 from fedloom.core.cohort import Cohort
-from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
+from fedloom.core.settings import Positive
 
 
 @dataclass(frozen=True)
@@ -34,12 +33,7 @@ class SignFlipping(Adversary):
         (Fact.UPDATES, Fact.EXCHANGES), "changes the updates that clients send: choose another attack or method"
     )
 
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 < self.scale < math.inf:
-            raise FedloomError(f"adversary: scale={self.scale} must be a positive, finite number.")
+    scale: Positive = 1.0
 
     def poison_update(self, name: str, changes: Tensor, cohort: Cohort, hostile: Tensor) -> Tensor:
         """The opposite changes."""

@@ -24,7 +24,6 @@ def extra_rows(extras: Extras, name: str, kind: torch.dtype, width: int, clients
 
     Args:
         extras: What arrived beside the rows.
-        name: The name.
         kind: The type of its numbers.
         width: How many of them each client sends.
         clients: How many clients sent it.

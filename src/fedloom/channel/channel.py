@@ -255,7 +255,7 @@ def change_of(algorithm: Algorithm, name: str, message: Message, tensors: Mappin
 
 
 def base_of(algorithm: Algorithm, name: str, message: Message, tensors: Mapping[str, Tensor]) -> Tensor | None:
-    """What clients started from when they made a reply's tensor; None if it is no difference to anything received.
+    """What clients started from when they made a reply's tensor; None if it is not a difference to anything received.
 
     A method may reply under the name of something that it received, and not with a changed version of it. If it says
     so in no declaration, the shapes tell.

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.channel_step import ChannelStep, Sender
-from fedloom.core.errors import FedloomError
+from fedloom.core.settings import PositiveShare
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,9 @@ class CMFL(ChannelStep):
         threshold: The least share of such entries.
     """
 
-    threshold: float = 0.5
+    threshold: PositiveShare = 0.5
 
     may_be_silent: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if not 0 < self.threshold <= 1:
-            raise FedloomError(f"cmfl: threshold={self.threshold}: the share must be above 0 and at most 1.")
 
     def silent(self, rows: Tensor, origin: Tensor, sender: Sender) -> Tensor:
         """The clients whose update is less relevant than the threshold."""

@@ -1,7 +1,7 @@
 """Statistics on a channel: logits and features that a method declares as ``coded`` are sent as the channel's steps say.
 
 Only steps without memory act on them (``ChannelStep.codes_statistics``): error feedback makes up for what a change of a
-model lost, and a statistic is no change. A tensor travels as rows; its shape travels in a name
+model lost, and a statistic is not a change. A tensor travels as rows; its shape travels in a name
 (``logits@shape/200x10``), which costs no bytes and which a server that knows the form of its answers has checked.
 """
 
@@ -21,21 +21,16 @@ SHAPE = "@shape/"
 
 
 def is_coded(kind: Declaration, tensor: Tensor) -> bool:
-    """Whether the steps of a channel act on a reply's tensor that is no update.
+    """Whether the steps of a channel act on a reply's tensor that is not an update.
 
     Args:
         kind: What the method declares it to be.
-        tensor: The tensor.
     """
     return isinstance(kind, Statistic) and kind.coded and tensor.is_floating_point() and tensor.dim() > 1
 
 
 def coding_steps(steps: Sequence[ChannelStep]) -> list[tuple[int, ChannelStep]]:
-    """The steps of a channel that act on statistics, with their numbers.
-
-    Args:
-        steps: All steps of the channel.
-    """
+    """The steps of a channel that act on statistics, with their numbers."""
     return [(number, step) for number, step in enumerate(steps) if step.codes_statistics]
 
 
@@ -45,7 +40,6 @@ def encode_statistic(name: str, tensor: Tensor, steps: Sequence[ChannelStep], co
     Args:
         name: The name of the reply's tensor.
         tensor: The tensor, with one entry per client.
-        steps: All steps of the channel.
         cohort: The clients.
     """
     rows, sent = tensor.flatten(1), dict[str, Tensor]()
@@ -62,7 +56,6 @@ def decode_statistic(name: str, tensors: Mapping[str, Tensor], steps: Sequence[C
     Args:
         name: The name of the reply's tensor.
         tensors: All tensors of the replies, as they were sent.
-        steps: All steps of the channel.
     """
     shape = _shape(name, tensors)
     acting, rows = coding_steps(steps), tensors[name]

@@ -21,7 +21,6 @@ from torch import Tensor
 from fedloom.channel.arrival_check import check_rows
 from fedloom.channel.downlink import TYPES
 from fedloom.core.channel_step import ChannelStep, Extras, Sender
-from fedloom.core.errors import FedloomError
 
 log = logging.getLogger("fedloom")
 
@@ -38,10 +37,6 @@ class HalfPrecision(ChannelStep):
 
     is_last: ClassVar[bool] = True
     codes_statistics: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if self.type not in TYPES:
-            raise FedloomError(f"halfprecision: type={self.type!r}: use float16 or bfloat16.")
 
     def encode(self, rows: Tensor, sender: Sender) -> tuple[Tensor, Extras]:
         """The rounded numbers."""

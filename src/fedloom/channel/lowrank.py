@@ -32,6 +32,7 @@ from fedloom.core.channel_step import ChannelStep, Extras, Sender
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.layout import Layout
+from fedloom.core.settings import Count
 from fedloom.core.task import Task
 
 
@@ -49,14 +50,10 @@ class LowRank(ErrorFeedback):
         Fact.MIXED_MODELS: "acts on the weight matrices of one model: use randomk or sketch, or leave it out"
     }
 
-    rank: int = 4
+    rank: Count = 4
     error_feedback: bool = True
 
     layout: ClassVar[Layout | None] = None
-
-    def __post_init__(self) -> None:
-        if self.rank < 1:
-            raise FedloomError(f"lowrank: rank={self.rank}: a subspace has at least one dimension.")
 
     def for_task(self, task: Task) -> Self:
         """The step with the matrices of a task's model."""

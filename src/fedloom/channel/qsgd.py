@@ -13,15 +13,16 @@ magnitude of chunks, as here. Codes have a fixed length; there is no Elias codin
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
+from annotated_types import Ge, Le
 from torch import Tensor
 
 from fedloom.channel.arrival_check import check_rows, extra_rows
 from fedloom.channel.bit_packing import pack_codes, packed_width, unpack_codes
 from fedloom.core.channel_step import ChannelStep, Extras, Sender
-from fedloom.core.errors import FedloomError
+from fedloom.core.settings import Count
 
 
 @dataclass(frozen=True)
@@ -33,17 +34,11 @@ class QSGD(ChannelStep):
         chunk: How many entries share a largest magnitude.
     """
 
-    bits: int = 4
-    chunk: int = 512
+    bits: Annotated[int, Ge(1), Le(8)] = 4
+    chunk: Count = 512
 
     is_last: ClassVar[bool] = True
     codes_statistics: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.bits <= 8:
-            raise FedloomError(f"qsgd: bits={self.bits}: an entry takes 1 to 8 bits.")
-        if self.chunk < 1:
-            raise FedloomError(f"qsgd: chunk={self.chunk}: a chunk has at least one entry.")
 
     @property
     def levels(self) -> float:

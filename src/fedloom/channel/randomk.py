@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedloom.channel.error_feedback import ErrorFeedback
-from fedloom.channel.random_entries import spread_random_entries, take_random_entries
 from fedloom.channel.shared_randomness import draw_seeds, share_of
+from fedloom.channel.sparse_rows import spread_random_entries, take_random_entries
 from fedloom.core.channel_step import Extras, Sender
-from fedloom.core.errors import FedloomError
+from fedloom.core.settings import PositiveShare
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,8 @@ class RandomK(ErrorFeedback):
             what arrives so that its mean is the update.
     """
 
-    fraction: float = 0.1
+    fraction: PositiveShare = 0.1
     error_feedback: bool = True
-
-    def __post_init__(self) -> None:
-        if not 0 < self.fraction <= 1:
-            raise FedloomError(f"randomk: fraction={self.fraction}: the share sent must be above 0 and at most 1.")
 
     def width(self, width: int) -> int:
         """How many entries are sent."""

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedloom.channel.random_entries import spread_random_entries, take_random_entries
 from fedloom.channel.shared_randomness import draw_seeds, share_of
+from fedloom.channel.sparse_rows import spread_random_entries, take_random_entries
 from fedloom.core.channel_step import ChannelStep, Extras, Sender
-from fedloom.core.errors import FedloomError
+from fedloom.core.settings import PositiveShare
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,7 @@ class RandomMask(ChannelStep):
         fraction: The share of the entries inside the mask; at least one is.
     """
 
-    fraction: float = 0.25
-
-    def __post_init__(self) -> None:
-        if not 0 < self.fraction <= 1:
-            raise FedloomError(f"randommask: fraction={self.fraction}: the share sent must be above 0 and at most 1.")
+    fraction: PositiveShare = 0.25
 
     def width(self, width: int) -> int:
         """How many entries are inside the mask."""

@@ -20,7 +20,7 @@ from fedloom.channel.arrival_check import check_rows
 from fedloom.channel.shared_randomness import share_of
 from fedloom.channel.sparse_rows import read_positions, spread_entries
 from fedloom.core.channel_step import ChannelStep, Extras, Sender
-from fedloom.core.errors import FedloomError
+from fedloom.core.settings import NonNegative, PositiveShare
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,8 @@ class SelectiveSGD(ChannelStep):
         threshold: The smallest magnitude that is sent.
     """
 
-    fraction: float = 0.1
-    threshold: float = 1e-4
-
-    def __post_init__(self) -> None:
-        if not 0 < self.fraction <= 1:
-            raise FedloomError(f"selectivesgd: fraction={self.fraction}: the share must be above 0 and at most 1.")
-        if not 0 <= self.threshold < float("inf"):
-            raise FedloomError(f"selectivesgd: threshold={self.threshold}: a magnitude is a number of at least 0.")
+    fraction: PositiveShare = 0.1
+    threshold: NonNegative = 1e-4
 
     def width(self, width: int) -> int:
         """How many entries are sent."""

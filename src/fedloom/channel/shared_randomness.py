@@ -86,7 +86,6 @@ def random_matrix(seed: int, number: int, height: int, width: int) -> Tensor:
     """A matrix of uniform numbers between -1 and 1.
 
     Args:
-        seed: The seed.
         number: Which of the matrices of this seed.
         height: Its rows.
         width: Its columns.
@@ -96,6 +95,6 @@ def random_matrix(seed: int, number: int, height: int, width: int) -> Tensor:
 
 
 def _from_bits(seeds: Tensor, use: int, words: int, make: Callable[[np.ndarray], np.ndarray]) -> Tensor:
-    """A row for each seed, made of so many words of 64 random bits."""
+    """A row for each seed, made of ``words`` words of 64 random bits."""
     rows = [make(np.random.PCG64((seed, use)).random_raw(words)) for seed in seeds.flatten().tolist()]
     return torch.from_numpy(np.stack(rows))

@@ -6,7 +6,7 @@ d/k and rotates back: ``E[decode(encode(u))] = u``, with ``E||decode(encode(u)) 
 counts what fills up, too. With ``fraction = 1`` nothing is lost but rounding.
 
 The variance is that of ``randomk``, but the rotation spreads every entry over its block: no single large entry is lost
-or blown up, and all entries have similar magnitudes, so few bits are enough for them: ``qsgd`` behind it is the
+or blown up, and all entries have similar magnitudes, so few bits are enough for them: ``qsgd`` after it is the
 paper's whole scheme. We chose it over a count sketch since it is unbiased with a known variance for every update,
 while a count sketch needs a few entries to dominate.
 
@@ -16,16 +16,16 @@ https://arxiv.org/abs/1610.05492, section 3. The paper rotates each layer by its
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from fedloom.channel.random_entries import spread_random_entries, take_random_entries
 from fedloom.channel.shared_randomness import draw_seeds, random_signs, read_seeds, share_of
-from fedloom.channel.walsh_hadamard import walsh_hadamard
+from fedloom.channel.sparse_rows import spread_random_entries, take_random_entries
 from fedloom.core.channel_step import ChannelStep, Extras, Sender
-from fedloom.core.errors import FedloomError
+from fedloom.core.settings import PositiveShare
 
 BLOCK = 4096
 """How many entries are rotated together."""
@@ -39,11 +39,7 @@ class Sketch(ChannelStep):
         fraction: The share of the rotated entries that is sent; at least one entry is.
     """
 
-    fraction: float = 0.25
-
-    def __post_init__(self) -> None:
-        if not 0 < self.fraction <= 1:
-            raise FedloomError(f"sketch: fraction={self.fraction}: the share sent must be above 0 and at most 1.")
+    fraction: PositiveShare = 0.25
 
     def width(self, width: int) -> int:
         """How many rotated entries are sent."""
@@ -75,3 +71,33 @@ def rotated_width(width: int) -> int:
 
 def _transform(rows: Tensor) -> Tensor:
     return walsh_hadamard(rows.view(len(rows), -1, min(BLOCK, rows.shape[1]))).view(rows.shape)
+
+
+def walsh_hadamard(vectors: Tensor) -> Tensor:
+    """``H x / sqrt(n)`` along the last axis in ``n log n`` additions, in the order of ``scipy.linalg.hadamard``.
+
+    It is its own inverse and keeps norms. It only adds two numbers at a time, so a vector's result does not depend on
+    which others are transformed with it.
+
+    Args:
+        vectors: Vectors whose length is a power of two.
+    """
+    size = vectors.shape[-1]
+    across = 1 << ((size - 1).bit_length() // 2)
+    matrices = vectors.reshape(-1, size // across, across)  # H of a product of powers of two: along one axis, then
+    halfway = _sum_along_first_axis(matrices).transpose(1, 2).contiguous()  # along the other, each time with long rows
+    found = _sum_along_first_axis(halfway).transpose(1, 2)
+    return (found / math.sqrt(size)).reshape(vectors.shape)
+
+
+def _sum_along_first_axis(matrices: Tensor) -> Tensor:
+    """H times each matrix, by butterflies of whole rows."""
+    count, height, length = matrices.shape
+    half = 1
+    while half < height:
+        pairs = matrices.view(count, -1, 2, half * length)
+        matrices = torch.empty_like(pairs)
+        torch.add(pairs[:, :, 0], pairs[:, :, 1], out=matrices[:, :, 0])
+        torch.sub(pairs[:, :, 0], pairs[:, :, 1], out=matrices[:, :, 1])
+        half *= 2
+    return matrices.view(count, height, length)

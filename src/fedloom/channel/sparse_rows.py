@@ -1,11 +1,12 @@
-"""Rows that are sent as some of their entries and the positions of these."""
+"""Rows that are sent as some of their entries, with the positions of these or with the seed that draws them."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from fedloom.channel.arrival_check import extra_rows
+from fedloom.channel.arrival_check import check_rows, extra_rows
+from fedloom.channel.shared_randomness import random_positions, read_seeds
 from fedloom.core.channel_step import Extras
 
 
@@ -33,3 +34,27 @@ def read_positions(extras: Extras, clients: int, count: int, width: int) -> Tens
     if bool((positions < 0).any()) or bool((positions >= width).any()) or bool((positions.diff(dim=1) <= 0).any()):
         raise ValueError(f"positions must ascend from 0 to at most {width - 1:,}")
     return positions
+
+
+def take_random_entries(rows: Tensor, seeds: Tensor, count: int) -> Tensor:
+    """Random entries of each client's row, in the order of their positions.
+
+    Args:
+        rows: A row per client.
+        seeds: A seed per client.
+        count: How many entries of each row.
+    """
+    return rows.gather(1, random_positions(seeds, rows.shape[1], count))
+
+
+def spread_random_entries(values: Tensor, extras: Extras, width: int, count: int) -> Tensor:
+    """Rows with zeros where nothing was sent; a ``ValueError`` for what ``take_random_entries`` cannot have made.
+
+    Args:
+        values: The entries that were sent.
+        extras: The seeds.
+        width: How wide the rows are.
+        count: How many entries of each row are sent.
+    """
+    check_rows(values, torch.float32, count)
+    return spread_entries(values, random_positions(read_seeds(extras, len(values)), width, count), width)

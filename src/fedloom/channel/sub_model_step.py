@@ -14,11 +14,7 @@ from fedloom.core.model.sub_models import SubModelDraw, SubModels
 
 @dataclass(frozen=True)
 class SubModelStep(ChannelStep):
-    """Send the columns of a client's sub-model, and the number that it was drawn by. A run puts it first itself.
-
-    Args:
-        sub_models: The sub-models of the run.
-    """
+    """Send the columns of a client's sub-model, and the number that it was drawn by. A run puts it first itself."""
 
     sub_models: SubModels
 

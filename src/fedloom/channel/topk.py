@@ -19,7 +19,7 @@ from fedloom.channel.error_feedback import ErrorFeedback
 from fedloom.channel.shared_randomness import share_of
 from fedloom.channel.sparse_rows import read_positions, spread_entries
 from fedloom.core.channel_step import Extras, Sender
-from fedloom.core.errors import FedloomError
+from fedloom.core.settings import PositiveShare
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,8 @@ class TopK(ErrorFeedback):
         error_feedback: Whether clients add what they did not send to their next update.
     """
 
-    fraction: float = 0.1
+    fraction: PositiveShare = 0.1
     error_feedback: bool = True
-
-    def __post_init__(self) -> None:
-        if not 0 < self.fraction <= 1:
-            raise FedloomError(f"topk: fraction={self.fraction}: the share sent must be above 0 and at most 1.")
 
     def width(self, width: int) -> int:
         """How many entries are sent."""

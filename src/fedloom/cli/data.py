@@ -107,8 +107,8 @@ def _load(
     seed: int,
 ) -> Federation:
     from fedloom.core.errors import FedloomError
-    from fedloom.data.datasets.registry import load
-    from fedloom.data.partition.registry import dirichlet, partitioner
+    from fedloom.data.datasets.load import load
+    from fedloom.data.partition.partitioner import dirichlet, partitioner
     from fedloom.data.read import read, refuse_unclear_alpha
 
     if alpha is not None and partition is not None:

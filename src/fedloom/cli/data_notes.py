@@ -1,7 +1,7 @@
 """What was made of your own data, once per command: a line on the target, a line per column.
 
-It is said on standard error when every setting is known to be right, before the training. With ``--json`` it is in the
-object that the command prints.
+It is printed to standard error when every setting is known to be right, before the training. With ``--json`` it is in
+the object that the command prints.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class FirstNotes(logging.Handler):
 
 @contextmanager
 def collect_notes(as_json: bool) -> Iterator[None]:
-    """Collect what is said about the user's data that a command reads.
+    """Collect the sentences about the user's data that a command reads.
 
     Args:
-        as_json: Whether the command prints JSON, so that nothing is said beside it.
+        as_json: Whether the command prints JSON, so that nothing is printed beside it.
     """
     log = logging.getLogger("fedloom.data")
     notes = DataNotes(is_due=not as_json)

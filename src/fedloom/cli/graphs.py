@@ -78,11 +78,11 @@ def _summary(source: LabelledGraph, split: GraphSplit, seed: int) -> dict[str, A
     """The numbers to print, as plain values."""
     from dataclasses import asdict
 
-    from fedloom.tasks.graphs.split import TABLE_4_2
+    from fedloom.reproduce.published_tables import published
 
-    held = split.statistics
+    held = split.sizes
     count = split.graphs.clients
-    printed = TABLE_4_2.get((source.name, count))
+    table, row = published("gala").tables["split"], f"{source.name}, {count}"
     ids = [split.graphs.original(client).nodes for client in range(count)]
     labelled = [] if source.parts is None else [int(source.parts["train"][some].sum()) for some in ids]
     return {
@@ -98,8 +98,20 @@ def _summary(source: LabelledGraph, split: GraphSplit, seed: int) -> dict[str, A
         "names": list(split.names) or [str(client) for client in range(count)],
         "per_client": {**{name: list(column) for name, column in asdict(held).items()}, "labelled": labelled},
         "means": held.means(),
-        "thesis": None if printed is None else asdict(printed),
+        "thesis": {**table.row(row), "note": table.notes.get(row, "")} if row in table.rows else None,
     }
+
+
+def _published_row(graph: str, clients: int) -> dict[str, Any] | None:
+    """What the thesis prints of a split, and what cannot be right about it; None if it has no such split."""
+    import tomllib
+    from importlib.resources import files
+
+    file = files("fedloom.reproduce") / "published" / "gala_splits.toml"
+    table, name = tomllib.loads(file.read_text("utf-8"))["tables"]["splits"], f"{graph}, {clients}"
+    if name not in table["rows"]:
+        return None
+    return {**dict(zip(table["columns"], table["rows"][name], strict=True)), "note": table["notes"].get(name, "")}
 
 
 def _print(source: LabelledGraph, summary: dict[str, Any]) -> None:

@@ -4,40 +4,32 @@ from __future__ import annotations
 
 import inspect
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from fedloom.cli import options as o
 from fedloom.cli.terminal.say import say
 
-KINDS = (
-    "methods",
-    "tasks",
-    "data",
-    "models",
-    "partitions",
-    "selectors",
-    "aggregators",
-    "channels",
-    "attacks",
-    "losses",
-    "metrics",
-    "stages",
-    "engines",
-    "executions",
-    "weightings",
-    "trackers",
-)
+if TYPE_CHECKING:
+    from fedloom.registry.registry import Registry
 
-PART_KEYS = {
-    "selectors": "selection",
-    "aggregators": "aggregation",
-    "channels": "channel",
-    "attacks": "adversary",
-    "stages": "prediction",
+REGISTRIES = {
+    "methods": "METHODS",
+    "tasks": "TASKS",
+    "data": "DATASETS",
+    "models": "MODELS",
+    "partitions": "PARTITIONS",
+    "selectors": "SELECTORS",
+    "aggregators": "AGGREGATORS",
+    "channels": "CHANNEL_STEPS",
+    "attacks": "ATTACKS",
+    "losses": "LOSSES",
+    "metrics": "METRICS",
+    "stages": "PREDICTION_STAGES",
 }
-"""The config keys of the kinds that are parts of a run."""
+"""The registry of each kind of part (``registry/kinds.py``)."""
+KINDS = (*REGISTRIES, "engines", "executions", "weightings", "trackers")
 
 
 def listing(
@@ -67,49 +59,45 @@ def listing(
     table = Table(title=kind, show_header=False)
     for row in rows:
         extra = ", ".join(f"{key}={value}" for key, value in row.get("settings", {}).items())
-        table.add_row(row["name"], Text.assemble(row["about"], (f"  ({extra})", "dim") if extra else ""))
+        package = f"  [package {row['package']}]" if "package" in row else ""
+        table.add_row(row["name"], Text.assemble(row["about"], (f"  ({extra})", "dim") if extra else "", package))
     printer().print(table)
 
 
 def _rows(kind: str) -> list[dict[str, Any]]:
-    if kind == "methods":
-        from fedloom.methods.registry import METHODS
+    if kind not in REGISTRIES:
+        return [{"name": name, "about": about} for name, about in _descriptions(kind).items()]
+    from fedloom.registry import kinds
 
-        return [_class_row(name, part) for name, part in METHODS.items()]
-    if kind == "tasks":
-        from fedloom.tasks.registry import TASKS
+    registry = getattr(kinds, REGISTRIES[kind])
+    return [_part_row(name, registry) for name in registry]
 
-        return [{"name": name, "about": builder.describe()} for name, builder in TASKS.items()]
-    if kind == "data":
-        from fedloom.data.datasets.registry import DATASETS
 
-        return [
-            {"name": n, "about": d.description, "licence": d.licence, "here": d.is_present()}
-            for n, d in DATASETS.items()
-        ]
-    if kind == "models":
-        from fedloom.models import MODELS
+def _part_row(name: str, registry: Registry[Any]) -> dict[str, Any]:
+    """What is shown of a part; one of a package names the package, also where it cannot be imported."""
+    from fedloom.core.errors import FedloomError
 
-        return [{"name": name, "about": model.about, "takes": model.takes} for name, model in MODELS.items()]
-    if kind == "partitions":
-        from fedloom.data.partition.registry import PARTITIONS
+    package = registry.package_of(name)
+    if package is None:
+        return _row(name, registry[name])
+    try:
+        return {**_row(name, registry[name]), "package": package}
+    except FedloomError as error:
+        return {"name": name, "about": str(error), "package": package}
 
-        return [_class_row(name, part) for name, part in PARTITIONS.items()]
-    if kind == "losses":
-        from fedloom.losses.registry import LOSSES
 
-        return [_class_row(name, part) for name, part in LOSSES.items()]
-    if kind == "metrics":
-        from fedloom.metrics.registry import METRICS
+def _row(name: str, part: Any) -> dict[str, Any]:
+    """What is shown of a part, by what it is: a task, a data set, a model, or a class with settings."""
+    from fedloom.data.datasets.dataset import Dataset
+    from fedloom.models.model_kind import ModelKind
 
-        return [_class_row(name, part) for name, part in METRICS.items()]
-    part_of_a_run = PART_KEYS.get(kind)
-    if part_of_a_run is not None:
-        from fedloom.config.named_parts import PARTS
-
-        known = next(part.known for part in PARTS if part.key == part_of_a_run)
-        return [_class_row(name, part) for name, part in known.items()]
-    return [{"name": name, "about": about} for name, about in _descriptions(kind).items()]
+    if isinstance(part, Dataset):
+        return {"name": name, "about": part.description, "licence": part.licence, "here": part.is_present()}
+    if isinstance(part, ModelKind):
+        return {"name": name, "about": part.about, "takes": part.takes}
+    if hasattr(part, "describe"):
+        return {"name": name, "about": part.describe()}
+    return _class_row(name, part)
 
 
 def _descriptions(kind: str) -> dict[str, str]:
@@ -122,7 +110,7 @@ def _descriptions(kind: str) -> dict[str, str]:
 
         return EXECUTIONS
     if kind == "weightings":
-        from fedloom.aggregation.weighting import WEIGHTINGS
+        from fedloom.aggregation.mean import WEIGHTINGS
 
         return WEIGHTINGS
     from fedloom.runs.trackers import TRACKERS
@@ -132,11 +120,11 @@ def _descriptions(kind: str) -> dict[str, str]:
 
 def _class_row(name: str, part: Any) -> dict[str, Any]:
     """A class's first docstring line, its paper if the docstring names one, and its settings with defaults."""
-    from dataclasses import fields
+    from dataclasses import fields, is_dataclass
 
     text = inspect.getdoc(part) or ""
     settings = {}
-    for item in fields(part):
+    for item in fields(part) if is_dataclass(part) else ():
         parameter = inspect.signature(part).parameters[item.name]
         if parameter.default is not inspect.Parameter.empty:
             settings[item.name] = parameter.default

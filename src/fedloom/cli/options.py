@@ -221,14 +221,14 @@ def collect(file: Path | None, options: Mapping[str, Any]) -> Values:
 
 def _names_method(text: str) -> bool:
     """Whether a text is a built-in method, with its settings and stages or without."""
-    from fedloom.methods.registry import METHODS, canonical_method
+    from fedloom.registry.kinds import METHODS
 
-    return canonical_method(re.split("[:+]", text)[0]) in METHODS
+    return METHODS.canonical(re.split("[:+]", text)[0]) in METHODS
 
 
 def _set_partition(values: Values, alpha: float | None, partition: str | None) -> None:
     from fedloom.core.errors import FedloomError
-    from fedloom.data.partition.registry import dirichlet, partition_config, partitioner
+    from fedloom.data.partition.partitioner import dirichlet, partition_config, partitioner
     from fedloom.registry.nested_keys import set_nested
 
     if alpha is not None and partition is not None:

@@ -40,7 +40,7 @@ def reproduce(
     from fedloom.cli.terminal.live import LiveTable
     from fedloom.config.schema import RunConfig
     from fedloom.core.errors import unknown
-    from fedloom.reproduce import STUDIES
+    from fedloom.reproduce.studies import STUDIES
     from fedloom.reproduce.study import StudyRequest, run_study
 
     if name is None:
@@ -67,7 +67,7 @@ def _list() -> None:
     from rich.text import Text
 
     from fedloom.cli.terminal.console import printer
-    from fedloom.reproduce import STUDIES
+    from fedloom.reproduce.studies import STUDIES
 
     table = Table(title="studies", show_header=False)
     for study in STUDIES.values():

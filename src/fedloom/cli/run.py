@@ -12,6 +12,7 @@ import typer
 
 from fedloom.cli import options as o
 from fedloom.cli.data_notes import notes_entry, say_notes
+from fedloom.cli.explain_run import explain_run
 from fedloom.cli.terminal.say import say
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ def run(
     ] = None,
     values: o.Values,
     out: o.Out = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show what the run is made of and the way of its messages; train nothing.")
+    ] = False,
     track: o.Track = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
@@ -57,6 +61,9 @@ def run(
     config = resolve(values, where)
     prepared = prepare(task_from_config(config), method_from_config(config), config)
     refuse_other_task(config.made_by, prepared.plain["made_by"]["task"], f"the run of {where}", TO_RUN_ANYWAY)
+    if explain:
+        explain_run(prepared, as_json)
+        return
     name = History(prepared.plain).label.rpartition(":")[2]
     folder = out or fresh_folder(f"{config.task.name}-{name}-seed{config.seed}")
     score = score_of(prepared.plain)
@@ -66,9 +73,7 @@ def run(
 @o.declares_settings
 def resume(
     folder: Annotated[Path, typer.Argument(help="The folder of a run, a comparison, a sweep or an advice.")],
-    rounds: Annotated[
-        int | None, typer.Option("--rounds", help="More rounds than it was started with, to go on further.")
-    ] = None,
+    rounds: Annotated[int | None, typer.Option("--rounds", help="More rounds than it was started with.")] = None,
     from_round: Annotated[
         int | None,
         typer.Option(

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from fedloom.cli.deploy.options import say_upgrade_step
 from fedloom.cli.terminal.say import say
 
 PORT = 8711
@@ -30,10 +29,9 @@ def watch(
 
     Example:  fedloom watch runs/digits-fedavg-seed0 --port 8711
     """
-    from fedloom.watch.access import TOKEN
     from fedloom.watch.server import WatchServer
+    from fedloom.watch.token_file import TOKEN
 
-    say_upgrade_step(folder)
     server = WatchServer(folder, bind, port)
     say(f"Watching {folder}: {server.url}")
     if server.access.token:

@@ -96,11 +96,9 @@ def task_breaks(task: Task) -> Facts:
         task: The task.
     """
     federation, found = task.federation, dict[Fact, str]()
-    if federation.graphs is None:
+    if federation.samples_are_independent:  # samples that are not are nodes of their client's graph
         found[Fact.GRAPHS] = "has no graphs"
-    else:
-        found[Fact.SEPARATE_SAMPLES] = "has samples that are nodes or parts of graphs"
-    if hasattr(task.model, "unequal"):
+    if not federation.samples_are_independent or task.stacking_obstacle:
         found[Fact.SEPARATE_SAMPLES] = "has samples that are nodes or parts of graphs"
     if federation.later:
         found[Fact.CONSTANT_DATA] = "has data that change over rounds"

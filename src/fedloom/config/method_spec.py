@@ -9,8 +9,7 @@ from typing import Any
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.prediction_stage import PredictionStage
-from fedloom.methods.registry import canonical_method, make_method
-from fedloom.prediction.registry import canonical_stage
+from fedloom.registry.kinds import METHODS, PREDICTION_STAGES
 from fedloom.registry.nested_keys import flatten
 from fedloom.registry.spec import split_commas, split_spec
 
@@ -24,7 +23,8 @@ def method_from(spec: Method, settings: Mapping[str, Any] | None = None) -> Algo
         return spec()
     if isinstance(spec, str):
         name, own = split_spec(split_stages(spec)[0])
-        return make_method({"name": name, **(settings or {}), **own})
+        made: Algorithm = METHODS.make({"name": name, **(settings or {}), **own})
+        return made
     if not isinstance(spec, Algorithm):
         raise FedloomError(f"method={spec!r}: give a spec such as 'fedprox:mu=0.1', a method, or its class.")
     return spec
@@ -68,8 +68,8 @@ def label_of(spec: str | Algorithm | PredictionStage) -> str:
     """The spec of a method or a stage in its shortest form: its name and the settings that are not the default."""
     if isinstance(spec, str):
         (method, settings), *stages = (split_spec(part) for part in spec.split("+"))
-        first = _spec(canonical_method(method), settings)
-        return "+".join([first, *(_spec(canonical_stage(name), given) for name, given in stages)])
+        first = _spec(METHODS.canonical(method), settings)
+        return "+".join([first, *(_spec(PREDICTION_STAGES.canonical(name), given) for name, given in stages)])
     given = {f.name: getattr(spec, f.name) for f in fields(spec) if getattr(spec, f.name) != f.default}
     return _spec(type(spec).__name__.lower(), given)
 

@@ -13,7 +13,7 @@ from typing import Any
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
-from fedloom.methods.registry import METHODS, canonical_method
+from fedloom.registry.kinds import METHODS
 from fedloom.registry.nested_keys import select_prefix
 
 MARK = "object/"
@@ -25,7 +25,7 @@ CONFIG_KEYS = {"data": "path"}
 def object_marks(task: Task, algorithm: Algorithm, method: str) -> dict[str, str]:
     """The notes of ``made_by`` about Python objects; ``method`` is what the config calls the method."""
     objects = dict(task.python_objects) if task.made_from else {"task": task.name}
-    if ":" not in method and METHODS.get(canonical_method(method)) is not type(algorithm):
+    if ":" not in method and METHODS.name_of(type(algorithm)) != METHODS.canonical(method):
         objects[METHOD] = type(algorithm).__qualname__
     return {f"{MARK}{part}": what for part, what in objects.items()}
 

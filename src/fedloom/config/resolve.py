@@ -12,19 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.config.method_spec import method_from, with_method
-from fedloom.config.named_parts import PARTS
 from fedloom.config.python_objects import refuse_to_run
 from fedloom.config.schema import DEFAULT_TASK, RunConfig, with_task_section
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
-from fedloom.files.formats import RENAMED_KEYS
-from fedloom.methods.registry import canonical_method
+from fedloom.registry.kinds import METHODS, PARTS, TASKS
 from fedloom.registry.nested_keys import set_nested
 from fedloom.registry.user_classes import resolve_user_file
 from fedloom.registry.validation import read_toml, toml_value, validate
-from fedloom.tasks.builder import TaskSettings
-from fedloom.tasks.registry import TASKS, canonical_task, task_builder
+from fedloom.tasks.builder import TaskSettings, task_builder
 from fedloom.tasks.task import build_task
 
 CHANGEABLE = ("local", "method", "selection", "aggregation", "weight_by", "eval_every", "eval_clients")
@@ -36,16 +33,13 @@ def resolve(values: Mapping[str, Any], where: str = "the configuration", *, task
 
     Args:
         values: Any of the keys of a config, nested. ``method`` is a spec (``fedprox:mu=0.1``) or a section with a
-            name; the parts of a run (``config/named_parts.py``) are names, sections or objects.
+            name; the parts of a run (``registry/kinds.py``) are names, sections or objects.
         where: What an error calls the values, for instance the path of their file.
         task: The task object, where the section ``task`` does not build it. Its section then stays as it is.
 
     Returns:
         The config with every default of its task filled in, names in their usual spelling and absolute paths.
     """
-    for old, new in RENAMED_KEYS.items():
-        if old in values:
-            raise FedloomError(f"{old} in {where}: {old} is now {new}: use the new name.")
     values = _with_split_spec(values)
     parts = {kind.key: kind.make(values.get(kind.key), where) for kind in PARTS}
     parts["local"] = _with_task_defaults(values.get("local"), values.get("task"))
@@ -73,7 +67,7 @@ def _with_split_spec(values: Mapping[str, Any]) -> dict[str, Any]:
         return dict(values)  # validation, or making the method, says what is wrong
     settings = {key: value for key, value in section.items() if key != "name"}
     values = with_method({**values, "method": settings}, section["name"])
-    name = resolve_user_file(canonical_method(values["method"]["name"]))
+    name = resolve_user_file(METHODS.canonical(values["method"]["name"]))
     return {**values, "method": {**values["method"], "name": name}}
 
 
@@ -82,7 +76,7 @@ def _with_task_defaults(local: Any, task: Any) -> Any:
     if local is not None and not isinstance(local, Mapping):
         return local
     name = str(task.get("name", DEFAULT_TASK)) if isinstance(task, Mapping) else DEFAULT_TASK
-    builder = TASKS.get(canonical_task(name))
+    builder = TASKS.get(TASKS.canonical(name))
     usual = asdict(builder.local) if builder is not None else {}
     return {**usual, **(local or {})}
 
@@ -131,7 +125,7 @@ def task_settings(config: RunConfig) -> TaskSettings:
     """The settings of a config's task; its seed is the run's unless it has one of its own."""
     values = {name: getattr(config.task, name) for name in type(config.task).model_fields}
     seed = config.seed if config.task.seed is None else config.task.seed
-    values |= {"name": canonical_task(config.task.name), "ignore": tuple(config.task.ignore), "seed": seed}
+    values |= {"name": TASKS.canonical(config.task.name), "ignore": tuple(config.task.ignore), "seed": seed}
     values |= {"metrics": tuple(config.task.metrics)}
     return TaskSettings(**values)
 

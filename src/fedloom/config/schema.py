@@ -17,7 +17,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
 from fedloom.aggregation.mean import Mean
 from fedloom.aggregation.server_optimizer import ServerOptimizer
 from fedloom.channel.downlink import Downlink
-from fedloom.config.named_parts import PARTS
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.local_work import LocalWork
@@ -27,11 +26,11 @@ from fedloom.data.changes.communal_set import Communal, communal_table
 from fedloom.data.changes.concept_drift import Drift
 from fedloom.data.changes.server_set import ServerSet, server_table
 from fedloom.data.changes.withheld_class import Withhold
-from fedloom.data.partition.registry import PARTITIONS
 from fedloom.engines import ENGINES
-from fedloom.metrics.registry import metric_list
+from fedloom.metrics.make_metrics import metric_list
 from fedloom.privacy.sample_privacy import SamplePrivacy
-from fedloom.registry.named_part import hyperparameters, without_none
+from fedloom.registry.kinds import PARTITIONS, PARTS
+from fedloom.registry.plain_values import hyperparameters, without_none
 from fedloom.registry.validation import validate
 from fedloom.rounds.early_stopping import EarlyStopping
 from fedloom.selection.random import Random
@@ -92,9 +91,9 @@ class TaskConfig(Strict):
     @classmethod
     def _refuse_settings_of_partitions(cls, values: Any) -> Any:
         """Say where ``alpha`` belongs: no key of this section is like it."""
-        for key in values if isinstance(values, Mapping) else ():
-            owners = [name for name, kind in PARTITIONS.items() if key in {one.name for one in fields(kind)}]  # type: ignore[arg-type]
-            if owners and key not in cls.model_fields:
+        for key in set(values) - set(cls.model_fields) if isinstance(values, Mapping) else ():
+            owners = [name for name, kind in PARTITIONS.items() if key in {one.name for one in fields(kind)}]
+            if owners:
                 raise FedloomError(
                     f"unknown key task.{key}: it is a setting of the partition, so set task.partition.{key}, and "
                     f'task.partition.name = "{owners[0]}".'

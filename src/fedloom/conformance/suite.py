@@ -18,11 +18,11 @@ from fedloom.conformance.shared_models import SHARED
 from fedloom.conformance.widths import WIDTHS
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError, unknown
-from fedloom.methods.registry import METHODS, canonical_method
+from fedloom.registry.kinds import METHODS
 from fedloom.registry.user_errors import describe_error
 
 FAMILIES = (SHARED, PERSONAL, DECOUPLED, PROTOTYPES, DISTILLATION, DESCRIPTORS, SELF_SUPERVISED, GRAPHS, WIDTHS)
-SPECIFIC = {name: tuple(claim for family in FAMILIES for claim in family.get(name, ())) for name in METHODS}
+SPECIFIC = {name: tuple(claim for family in FAMILIES for claim in family.get(name, ())) for name in METHODS.builtin}
 """The claims about a single method."""
 SUITE_SETTINGS: dict[str, dict[str, float]] = {
     "fedavgexit": {"tolerance": 0},
@@ -39,7 +39,7 @@ SUITE_SETTINGS: dict[str, dict[str, float]] = {
 
 def claims_for(name: str, like: str | None = None) -> tuple[Claim, ...]:
     """The claims about a known method; for a user-defined one, those about the method ``like`` and the general ones."""
-    known = canonical_method(like if like is not None else name)
+    known = METHODS.canonical(like if like is not None else name)
     if like is not None and known not in SPECIFIC:
         raise unknown("method", like, SPECIFIC)
     return SPECIFIC.get(known, ()) + GENERAL
@@ -60,8 +60,8 @@ def conform(method: Algorithm, name: str, like: str | None = None) -> Iterator[C
 
 def known_methods() -> Iterator[tuple[str, Algorithm]]:
     """Every registered method, with settings that fit the suite's small federations."""
-    for name, kind in METHODS.items():
+    for name in METHODS.builtin:
         try:
-            yield name, kind(**SUITE_SETTINGS.get(name, {}))
+            yield name, METHODS[name](**SUITE_SETTINGS.get(name, {}))
         except TypeError as error:
             raise FedloomError(f"{name} cannot be constructed for the suite: {error}.") from error

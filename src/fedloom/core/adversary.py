@@ -19,8 +19,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+from annotated_types import MinLen
 from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
@@ -30,6 +31,7 @@ from fedloom.core.facts import Fact, Facts
 from fedloom.core.message import Message, Replies, Wave
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.server_context import ServerContext
+from fedloom.core.settings import PositiveShare, WholeNumber, check_settings
 from fedloom.core.task import Task
 
 
@@ -51,14 +53,11 @@ class Adversary:
     least_colluders: ClassVar[int] = 1
     """The fewest hostile clients of a wave with whom ``collude`` does anything."""
 
-    clients: list[int] | None = None
-    fraction: float = 0.2
+    clients: Annotated[list[WholeNumber], MinLen(1)] | None = None
+    fraction: PositiveShare = 0.2
 
     def __post_init__(self) -> None:
-        if not 0 < self.fraction <= 1:
-            raise FedloomError(f"adversary: fraction={self.fraction} must be above 0 and at most 1.")
-        if self.clients is not None and not self.clients:
-            raise FedloomError("adversary: clients is an empty list: name at least one client, or leave it out.")
+        check_settings(self)
 
     def _derived_facts(self) -> tuple[Facts, Facts]:
         """An attack that looks at replies, or agrees on them, sees single updates."""
@@ -71,7 +70,6 @@ class Adversary:
 
         Args:
             participants: The clients who may take part in training.
-            seed: The seed of the run.
         """
         if self.clients is not None:
             there = set(participants)
@@ -88,16 +86,13 @@ class Adversary:
 
         Args:
             algorithm: The method of the run.
-            task: The task of the run.
         """
 
     def poison_task(self, task: Task, hostile: frozenset[int], seed: int) -> Task:
         """The task with the data of hostile clients changed.
 
         Args:
-            task: The task of the run.
             hostile: The hostile clients.
-            seed: The seed of the run.
         """
         return task
 

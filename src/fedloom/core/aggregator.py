@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedloom.core.aggregation_context import AggregationContext
 from fedloom.core.facts import AGGREGATOR_PROMISES, Fact, Facts, Promises
+from fedloom.core.settings import check_settings
 
 if TYPE_CHECKING:
     from fedloom.core.algorithm import Algorithm
@@ -30,6 +31,9 @@ class Aggregator:
     """What other parts cannot rely on, and why."""
     grants: ClassVar[Collection[Fact]] = ()
     """``(Fact.ONLY_SUMS,)`` if the weighted sum of the rows is all that ``__call__`` uses."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def _derived_facts(self) -> tuple[Facts, Facts]:
         """Any aggregator but a mean needs rows of which one is made."""
@@ -54,7 +58,6 @@ class Aggregator:
 
         Args:
             algorithm: The method of the run.
-            task: The task of the run.
         """
 
     def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:

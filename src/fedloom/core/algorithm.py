@@ -21,6 +21,7 @@ from fedloom.core.facts import METHOD_PROMISES, Fact, Facts, Promises, holds
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply, Wave
 from fedloom.core.server_context import ServerContext
+from fedloom.core.settings import check_settings
 from fedloom.core.task import Task
 
 ServerStep = Callable[[Tensor, Tensor, Mapping[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]
@@ -50,6 +51,9 @@ class Algorithm:
     """What other parts cannot rely on, and why."""
     grants: ClassVar[Collection[Fact]] = ()
     """Promises about the method's code. A subclass that overrides what they are about has to make them again."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     # -- the five functions
 

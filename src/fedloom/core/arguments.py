@@ -19,7 +19,7 @@ def whole_number(name: str, value: Any, least: int | None = 1) -> int:
     Args:
         name: The argument's name.
         value: What was given for it.
-        least: The least that it may be; None is no limit.
+        least: The least that it may be; None sets no limit.
     """
     if isinstance(value, bool) or not isinstance(value, Integral):
         raise argument_error(name, value, "it must be a whole number")

@@ -18,6 +18,7 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.privacy import ClientPrivacy, PlannedRun
+from fedloom.core.settings import check_settings
 from fedloom.core.task import Task
 
 Extras = Mapping[str, Tensor]
@@ -48,7 +49,6 @@ class Sender:
         """What the clients kept under a name; a client that kept nothing yet has its row of ``default``.
 
         Args:
-            name: The name.
             default: A row per client.
         """
         return self.cohort.kept_rows(f"{self.prefix}/{name}", default)
@@ -57,7 +57,6 @@ class Sender:
         """Keep a row per client until its next round.
 
         Args:
-            name: The name.
             rows: A row per client.
         """
         self.cohort.keep(f"{self.prefix}/{name}", rows)
@@ -86,11 +85,14 @@ class ChannelStep:
     summable: ClassVar[bool] = False
     """Whether encoded rows are updates themselves, which can be added: nothing is undone at the server."""
     is_last: ClassVar[bool] = False
-    """Whether no step may come behind it, because what it sends is packed and not float32 numbers any more."""
+    """Whether no step may come after it, because what it sends is packed and not float32 numbers any more."""
 
     codes_statistics: ClassVar[bool] = False
     """Whether it also acts on statistics that a method declares as ``coded`` (logits): it has no memory, and what it
     sends stands for any numbers, not only for small changes."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def _derived_facts(self) -> tuple[Facts, Facts]:
         """What follows from the flags of a step."""
@@ -112,15 +114,11 @@ class ChannelStep:
         return needs, breaks
 
     def for_task(self, task: Task) -> Self:
-        """The step as a run on a task uses it; most steps need to know nothing of the task.
-
-        Args:
-            task: The task of the run.
-        """
+        """The step as a run on a task uses it; most steps need to know nothing of the task."""
         return self
 
     covers_replies: ClassVar[bool] = False
-    """Whether a client may send nothing that this step does not act on: a reply that is no update is an error."""
+    """Whether a client may send nothing that this step does not act on: a reply that is not an update is an error."""
 
     def client_ledgers(self, plan: PlannedRun) -> Mapping[str, ClientPrivacy]:
         """The ledger of what each client spends, by the kind of noise, if the step adds noise; empty for most.
@@ -137,7 +135,6 @@ class ChannelStep:
 
         Args:
             algorithm: The method of the run.
-            task: The task of the run.
             before: The steps before this one, in order.
         """
 

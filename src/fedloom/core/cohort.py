@@ -19,7 +19,6 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.loss_step import LossStep
 from fedloom.core.network import Collect, Loss
 from fedloom.core.pull import Pull
-from fedloom.core.renamed import renamed
 from fedloom.core.scores import Scores
 from fedloom.core.seeds import generator, key
 from fedloom.core.targets import IGNORED
@@ -39,7 +38,6 @@ class RunSetting:
     sample_privacy: StepNoise | None = None
 
 
-@renamed(kept="kept_rows", held="points", loom="trainer")
 class Cohort:
     """B clients in one round: their data, the state they kept, and the operations on them.
 
@@ -129,18 +127,13 @@ class Cohort:
     # -- state that stays with clients
 
     def has(self, name: str) -> Tensor:
-        """Which clients have kept something under a name.
-
-        Args:
-            name: The name.
-        """
+        """Which clients have kept something under a name."""
         return self.state[f"{name}/has"].bool() if name in self.state else torch.zeros(len(self), dtype=torch.bool)
 
     def kept_rows(self, name: str, default: Tensor) -> Tensor:
         """What the clients kept under a name; a client that kept nothing yet gets its row of ``default``.
 
         Args:
-            name: The name.
             default: A row per client.
         """
         if name not in self.state:
@@ -346,7 +339,6 @@ class Cohort:
         """What the head of a row sees of one client's training samples (n×features), and their targets.
 
         Args:
-            row: One row.
             place: The place of the client in the cohort.
         """
         positions = self.task.federation.train[self.ids[place]]

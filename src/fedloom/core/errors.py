@@ -13,7 +13,7 @@ class FedloomError(Exception):
 
 
 class Stopped(FedloomError):  # noqa: N818
-    """A run that cannot go on. What was measured so far is kept."""
+    """A run that cannot continue. What was measured so far is kept."""
 
 
 class Diverged(Stopped):
@@ -21,7 +21,7 @@ class Diverged(Stopped):
 
 
 class StoppedWarning(UserWarning):
-    """A run that Python started ended before its last round: it diverged, or its method could not go on."""
+    """A run that Python started ended before its last round: it diverged, or its method could not continue."""
 
 
 class Abandoned(FedloomError):  # noqa: N818
@@ -44,7 +44,6 @@ def unwritable(path: Path | str, error: OSError, otherwise: str) -> FedloomError
     """The error for a file or a folder that cannot be written.
 
     Args:
-        path: The file or the folder.
         error: Why.
         otherwise: What to do if the reason is not a full disk.
     """

@@ -43,6 +43,7 @@ class Fact(Enum):
     MEAN_EVERY_ROUND = "every round ends with a mean of models"
     ONE_OPTIMIZER = "the server has no optimiser yet"
     WHOLE_MODEL = "what clients share is a whole model"
+    SHARED_MODEL = "the server holds one model that its clients share"
     FEDERATED_MODEL = "the server's model owes something to its clients"
     ONLY_MEANS = "the server uses nothing of the replies but their means"
     ONLY_SUMS = "the server uses nothing of the replies but sums over clients"

@@ -200,7 +200,6 @@ def in_single_precision(model: nn.Module, task: str) -> nn.Module:
     """A model that is wholly in another float type as a float32 copy, with one log line; any other model as it is.
 
     Args:
-        model: The model.
         task: The name of its task, for the log line.
     """
     kinds = {tensor.dtype for tensor in (*model.parameters(), *model.buffers()) if tensor.is_floating_point()}

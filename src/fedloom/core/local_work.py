@@ -12,6 +12,7 @@ from typing import Literal
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.lr_schedule import Schedule, lr_at
+from fedloom.core.settings import Count, NonNegative, Positive, Share, ShareBelowOne, WholeNumber, check_settings
 
 
 @dataclass(frozen=True)
@@ -42,45 +43,27 @@ class LocalWork:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
-    epochs: int = 1
-    steps: int | None = None
-    batch_size: int = 32
+    epochs: WholeNumber = 1
+    steps: WholeNumber | None = None
+    batch_size: WholeNumber = 32
     optimizer: Literal["sgd", "adam"] = "sgd"
-    lr: float = 0.1
-    momentum: float = 0.0
+    lr: Positive = 0.1
+    momentum: ShareBelowOne = 0.0
     nesterov: bool = False
-    weight_decay: float = 0.0
-    beta1: float = 0.9
-    beta2: float = 0.999
-    epsilon: float = 1e-8
-    clip: float | None = None
+    weight_decay: NonNegative = 0.0
+    beta1: ShareBelowOne = 0.9
+    beta2: ShareBelowOne = 0.999
+    epsilon: Positive = 1e-8
+    clip: Positive | None = None
     schedule: Schedule = "constant"
-    lr_decay: float = 1.0
-    lr_every: int = 1
-    partial: float = 0.0
+    lr_decay: Positive = 1.0
+    lr_every: Count = 1
+    partial: Share = 0.0
 
     def __post_init__(self) -> None:
-        positive = {"lr": self.lr, "epsilon": self.epsilon, "lr_every": self.lr_every, "lr_decay": self.lr_decay}
-        for name, value in positive.items():
-            if not value > 0 or not math.isfinite(value):
-                raise FedloomError(f"{name}={value}: it must be a positive number.")
-        whole = {"epochs": self.epochs, "batch_size": self.batch_size}
-        for name, number in whole.items():
-            if number < 0:
-                raise FedloomError(f"{name}={number}: it must not be negative.")
-        if self.steps is not None and self.steps < 0:
-            raise FedloomError(f"steps={self.steps}: it must not be negative.")
-        if self.weight_decay < 0:
-            raise FedloomError(f"weight_decay={self.weight_decay}: it must not be negative.")
-        for name, share in {"momentum": self.momentum, "beta1": self.beta1, "beta2": self.beta2}.items():
-            if not 0 <= share < 1:
-                raise FedloomError(f"{name}={share}: it must be at least 0 and less than 1.")
+        check_settings(self, "local")
         if self.nesterov and self.momentum == 0:
             raise FedloomError("nesterov=true needs a momentum above 0.")
-        if self.clip is not None and not self.clip > 0:
-            raise FedloomError(f"clip={self.clip}: the bound on a gradient's norm must be positive.")
-        if not 0 <= self.partial <= 1:
-            raise FedloomError(f"partial={self.partial}: the share of clients with partial work is between 0 and 1.")
 
     def for_epochs(self, epochs: int | None) -> LocalWork:
         """The same work for a number of epochs; None leaves it as it is."""

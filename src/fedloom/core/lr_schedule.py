@@ -18,7 +18,6 @@ def lr_at(schedule: Schedule, lr: float, decay: float, every: int, round_number:
         decay: The factor of the schedule.
         every: The number of rounds between two factors of ``step``.
         round_number: The round, counted from 1; what comes before round 1 has the rate of round 1.
-        rounds: The number of rounds of the run.
     """
     done = max(round_number - 1, 0)
     if schedule == "step":

@@ -12,7 +12,6 @@ from torch import Tensor
 from fedloom.core.aggregation_context import AggregationContext, AggregatorMemory
 from fedloom.core.aggregator import Aggregator
 from fedloom.core.errors import FedloomError
-from fedloom.core.renamed import renamed
 from fedloom.core.server_context import ServerContext
 
 
@@ -35,11 +34,7 @@ class Message:
         return name in self.each or name in self.shared
 
     def get(self, name: str) -> Tensor | None:
-        """The tensor of a name, or None.
-
-        Args:
-            name: The name.
-        """
+        """The tensor of a name, or None."""
         return self.each.get(name, self.shared.get(name))
 
     def for_clients(self, places: Tensor) -> Message:
@@ -89,7 +84,7 @@ class Wave:
     Args:
         ids: The clients.
         message: What they get.
-        turn: How often these clients were already at work in this round.
+        turn: How often these clients were already asked in this round.
         from_server: Per client, whether the message comes from the server. Where clients hand models to each other it
             does not, and its bytes are counted as sent between clients.
         to_server: Per client, whether the answer goes to the server.
@@ -124,7 +119,6 @@ class Wave:
         )
 
 
-@renamed(site="context")
 @dataclass(frozen=True)
 class Replies:
     """The replies of a wave, in the order of its ids: of all its clients, or of those whose answer was accepted.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.settings import check_settings
 
 if TYPE_CHECKING:
     from fedloom.core.task import Task
@@ -29,6 +30,9 @@ class Metric:
     higher_is_better: ClassVar[bool] = True
     is_share: ClassVar[bool] = False
     """Whether its values are shares between 0 and 1, which tables and figures show in per cent."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     @property
     def name(self) -> str:

@@ -66,7 +66,6 @@ def collect_outputs(net: Network, x: Inputs, places: Tensor) -> Mapping[str, Ten
     """The outputs of a network, to be collected.
 
     Args:
-        net: The network.
         x: Prepared inputs.
         places: The samples' places in what is collected.
     """

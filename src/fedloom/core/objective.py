@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError, unknown
+from fedloom.core.settings import NonNegative, ShareBelowOne, check_settings
 from fedloom.core.targets import IGNORED, TargetKind, label_mask
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ class Loss:
     """The kinds of targets that it is a loss of."""
     score: ClassVar[str] = "loss"
     """The name of its score in records."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def losses(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of each sample, and what it counts.
@@ -82,16 +86,8 @@ class CrossEntropy(Loss):
     kinds = ("classes", "tokens")
     score = "accuracy"
 
-    smoothing: float = 0.0
-    class_weights: tuple[float, ...] | dict[str, float] = ()
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.smoothing < 1:
-            raise FedloomError(f"loss: smoothing={self.smoothing}: it must be at least 0 and less than 1.")
-        weights = self.class_weights
-        for weight in weights.values() if isinstance(weights, Mapping) else weights:
-            if not 0 <= weight < float("inf"):
-                raise FedloomError(f"loss: class_weights has {weight}: a weight must be a number of at least 0.")
+    smoothing: ShareBelowOne = 0.0
+    class_weights: tuple[NonNegative, ...] | dict[str, NonNegative] = ()
 
     def losses(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Cross-entropy of each sample, summed over the positions that count."""

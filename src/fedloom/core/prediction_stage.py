@@ -16,6 +16,7 @@ from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Kept
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.message import Message
+from fedloom.core.settings import check_settings
 from fedloom.core.task import Task
 
 
@@ -34,6 +35,9 @@ class PredictionStage:
     keeps: ClassVar[Kept] = {}
     """What stays with clients for this stage, by name, in words."""
 
+    def __post_init__(self) -> None:
+        check_settings(self)
+
     def _derived_facts(self) -> tuple[Facts, Facts]:
         """A stage that keeps what clients trained needs models that are whole."""
         keeps = type(self).after_update is not PredictionStage.after_update
@@ -45,7 +49,6 @@ class PredictionStage:
 
         Args:
             algorithm: The method of the run.
-            task: The task of the run.
             before: The stages before this one, in order.
         """
 

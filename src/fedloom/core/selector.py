@@ -36,7 +36,6 @@ class Pool:
 
     Args:
         samples: The number of training samples at each place.
-        seed: The seed of the run.
         round: The round, counted from 1.
         rounds: How many rounds the run has.
         state: What the selector remembers from earlier rounds.
@@ -120,7 +119,6 @@ class CheckedSelector(Protocol):
 
         Args:
             clients: How many clients there are to choose from.
-            task: The task of the run.
             algorithm: The method of the run.
         """
         ...

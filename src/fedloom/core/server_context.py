@@ -14,7 +14,6 @@ from fedloom.core.layout import Layout
 from fedloom.core.local_work import LocalWork
 from fedloom.core.loss_step import LossStep
 from fedloom.core.network import Collect, Loss
-from fedloom.core.renamed import renamed
 from fedloom.core.scores import Scores
 from fedloom.core.seeds import generator, key, numpy_generator
 from fedloom.core.task import Task
@@ -22,15 +21,12 @@ from fedloom.core.trainer import Given, Trainer, TrainingRequest
 from fedloom.core.training_checks import check_positions, check_rows, check_training
 
 
-@renamed(loom="trainer")
 @dataclass(frozen=True)
 class ServerContext:
     """What the server has in one round.
 
     Args:
         trainer: Evaluates rows on the server.
-        work: The local work of the run.
-        seed: The seed of the run.
         round: The round, counted from 1; 0 is the prelude.
         rounds: How many rounds the run has.
         clients: The clients that may take part, without held-out new clients.
@@ -94,7 +90,6 @@ class ServerContext:
         """The outputs of every row on the same prepared inputs: B×n×...
 
         Args:
-            rows: Some rows.
             inputs: Prepared inputs.
         """
         return self.trainer.outputs(rows, inputs)
@@ -114,10 +109,9 @@ class ServerContext:
     ) -> Tensor:
         """A row after the server has trained it on samples that it holds, by the executions that clients have.
 
-        A server is no straggler: it does all of its work, whatever ``local.partial`` is.
+        A server is not a straggler: it does all of its work, whatever ``local.partial`` is.
 
         Args:
-            row: One row.
             positions: Sorted positions of the samples: the communal set, or the server's own. The task's augmentation
                 is not applied to them.
             work: How much is trained and with which optimiser; the run's local work by default.
@@ -156,7 +150,6 @@ class ServerContext:
         """What a function finds of one row's network on some samples, by name: n×...
 
         Args:
-            row: One row.
             positions: Sorted positions of the samples.
             function: ``function(network, x, places)``, as in ``cohort.collect``.
         """
@@ -167,7 +160,6 @@ class ServerContext:
         """Loss and score of every row on the same samples.
 
         Args:
-            rows: Some rows.
             positions: The positions of the samples in the federation's columns.
         """
         return self.trainer.scores(rows, [positions] * len(rows))

@@ -15,7 +15,6 @@ import numpy as np
 from torch import Tensor, nn
 
 from fedloom.core.arguments import argument_error
-from fedloom.core.client_graphs import ClientGraphs
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import (
     PREFIX,
@@ -94,7 +93,7 @@ class FederationView(Protocol):
     @property
     def later(self) -> Sequence[tuple[int, FederationView]]: ...
     @property
-    def graphs(self) -> ClientGraphs | None: ...
+    def samples_are_independent(self) -> bool: ...
     @property
     def fingerprint_tensors(self) -> Sequence[Tensor]: ...
     def counts(self) -> np.ndarray: ...
@@ -189,6 +188,11 @@ class Task:
         return target_kind(self.federation.columns["y"])
 
     @property
+    def stacking_obstacle(self) -> str:
+        """Why several clients' inputs cannot be one tensor, as the model says (``unequal``); empty if they can."""
+        return str(getattr(self.model, "unequal", ""))
+
+    @property
     def classifies(self) -> bool:
         """Whether every target is the number of one class (and neither a sequence nor a measured value)."""
         return self.kind == "classes"
@@ -227,11 +231,7 @@ class Task:
         return tuple(self.of_architecture(number) for number in range(count)) or (self,)
 
     def of_client(self, client: int) -> Task:
-        """The task of a client: with its model.
-
-        Args:
-            client: The client.
-        """
+        """The task of a client: with its model."""
         return self if self.architectures is None else self.of_architecture(self.architectures.of(client))
 
     def initial_row(self) -> Tensor:

@@ -42,10 +42,9 @@ def check_rows(rows: Tensor, given: Mapping[str, Tensor], clients: int, width: i
 def check_training(
     task: Task, positions: Tensor | None, augment: Augment | None, loss: Loss | None, steps: Sequence[LossStep]
 ) -> None:
-    """Refuse samples that are no sorted positions, an augmentation of several columns, and two kinds of losses.
+    """Refuse samples that are not sorted positions, an augmentation of several columns, and two kinds of losses.
 
     Args:
-        task: The task.
         positions: The samples that are trained on in the place of clients' own.
         augment: What replaces the task's augmentation.
         loss: A loss that replaces the task's.

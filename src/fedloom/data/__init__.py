@@ -1,13 +1,11 @@
 """Federations, partitioners, data sets and a user's own data."""
 
-from typing import NoReturn
-
-from fedloom.core.renamed import refuse_renamed
 from fedloom.data.changes.class_stream import ClassStream, with_class_stream
 from fedloom.data.changes.communal_set import Communal, with_communal, with_communal_set
 from fedloom.data.changes.label_share import with_label_share
 from fedloom.data.changes.server_set import ServerSet, with_server_set
-from fedloom.data.datasets.registry import DATASETS, Dataset, dataset, load
+from fedloom.data.datasets.dataset import Dataset, dataset
+from fedloom.data.datasets.load import load
 from fedloom.data.federate import Samples, federate
 from fedloom.data.federation import Federation, Ragged
 from fedloom.data.federation_figure import describe, plot_federation
@@ -16,8 +14,7 @@ from fedloom.data.from_arrays import from_arrays
 from fedloom.data.input_statistics import input_statistics
 from fedloom.data.partition.base import Partition, Partitioner
 from fedloom.data.partition.feature_skew import with_feature_skew
-from fedloom.data.partition.registry import (
-    PARTITIONS,
+from fedloom.data.partition.partitioner import (
     classes_per_client,
     dirichlet,
     iid,
@@ -29,6 +26,7 @@ from fedloom.data.partition.registry import (
     shards,
 )
 from fedloom.data.read import read
+from fedloom.registry.kinds import DATASETS, PARTITIONS
 
 __all__ = [
     "DATASETS",
@@ -67,11 +65,3 @@ __all__ = [
     "with_label_share",
     "with_server_set",
 ]
-
-RENAMED = {"own": "read", "picture": "plot_federation", "partition_summary": "PARTITIONS[name].__doc__"}
-"""Names of earlier versions, and what they are now."""
-
-
-def __getattr__(name: str) -> NoReturn:
-    refuse_renamed(__name__, name, RENAMED)
-    raise AttributeError(f"module 'fedloom.data' has no attribute '{name}'")

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import numpy_generator
+from fedloom.core.settings import OpenShare, check_value
 from fedloom.core.targets import target_kind
 from fedloom.data.federation import Federation, Ragged
 from fedloom.data.leak_groups import Units
@@ -25,13 +26,11 @@ def carve(federation: Federation, share: float, setting: str, seed: int) -> tupl
     Clients keep at least one training sample; who has only one gives none. What is taken is in no part of any client.
 
     Args:
-        federation: The federation.
         share: The share of each client's training samples.
         setting: The setting that asks for it, for errors and as the purpose of the random choice.
         seed: The seed of the choice.
     """
-    if not 0 < share < 1:
-        raise FedloomError(f"{setting}: share={share}: a share of the training data must be above 0 and below 1.")
+    check_value(f"{setting}: share", share, OpenShare)
     if federation.later:
         raise FedloomError(f"{setting}: samples can be set aside only before concept drift or a stream.")
     group = _groups(federation)
@@ -82,7 +81,6 @@ def every_nth(
         own: The client's positions.
         labels: The class of every sample of the federation.
         group: The group of every sample.
-        share: The share.
         generator: Draws the order within a class, and where to begin.
     """
     units = Units.among(group[own], len(own))

@@ -22,6 +22,7 @@ from torch import Tensor
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import PREFIX
 from fedloom.core.seeds import numpy_generator
+from fedloom.core.settings import ShareBelowOne, check_value
 from fedloom.core.targets import target_kind
 from fedloom.data.federation import Federation, Ragged
 from fedloom.data.leak_groups import Units, cut_windows, refuse_split_groups
@@ -223,8 +224,7 @@ def _split(
 def _check_shares(test: float, valid: float, whole: float, communal: float) -> None:
     shares = {"test_share": test, "valid_share": valid, "global_share": whole, "communal_share": communal}
     for name, share in shares.items():
-        if not 0 <= share < 1:
-            raise FedloomError(f"{name}={share}: a share must be at least 0 and less than 1.")
+        check_value(name, share, ShareBelowOne)
     if test + valid >= 1:
         raise FedloomError(f"test_share={test} and valid_share={valid} leave nothing for training: lower them.")
     if whole + communal >= 1:

@@ -16,9 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedloom.core.client_graphs import ClientGraphs
 from fedloom.core.errors import FedloomError
-from fedloom.core.renamed import renamed
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.targets import IGNORED, target_kind
 from fedloom.data.leak_groups import Units
@@ -29,7 +27,6 @@ def _nothing() -> Tensor:
     return torch.zeros(0, dtype=torch.int64)
 
 
-@renamed(grouped="by_owner")
 @dataclass(frozen=True, repr=False)
 class Ragged:
     """Lists of positions, one per client, stored as one vector: client k has ``order[starts[k]:starts[k + 1]]``.
@@ -60,9 +57,7 @@ class Ragged:
         """Pack positions that name their owner: ``positions[i]`` goes to client ``owners[i]``, in the given order.
 
         Args:
-            positions: The positions.
             owners: The client of each position.
-            clients: The number of clients.
         """
         starts = np.zeros(clients + 1, dtype=np.int64)
         np.cumsum(np.bincount(owners, minlength=clients), out=starts[1:])
@@ -71,11 +66,7 @@ class Ragged:
 
     @staticmethod
     def empty(clients: int) -> Ragged:
-        """Empty lists for all clients.
-
-        Args:
-            clients: The number of clients.
-        """
+        """Empty lists for all clients."""
         return Ragged(_nothing(), torch.zeros(clients + 1, dtype=torch.int64))
 
     def __len__(self) -> int:
@@ -98,7 +89,6 @@ class Ragged:
         return torch.repeat_interleave(torch.arange(len(self)), self.sizes)
 
 
-@renamed(pooled="as_one_client", validated="with_validation_as_test")
 @dataclass(frozen=True, repr=False)
 class Federation:
     """Columns of samples, and the positions of each client's samples in them.
@@ -119,7 +109,6 @@ class Federation:
         later: Concept drift: pairs of a round and the federation from that round on.
         counted: How many samples each client counts as having, if not those held here (a subsample for choosing
             methods).
-        graphs: The clients' graphs, where samples are nodes of graphs.
         group: Numbers of samples that share raw material. The communal set shares no group with the test sets.
         plan: What is done to the columns of a user's table.
         notes: What was made of a user's own data, in sentences: the kind of target, what is done to each column.
@@ -146,7 +135,6 @@ class Federation:
     withheld: tuple[int, tuple[int, ...]] | None = None
     later: Sequence[tuple[int, Federation]] = ()
     counted: Tensor | None = None
-    graphs: ClientGraphs | None = None
     group: Tensor | None = None
     notes: Sequence[str] = ()
     plan: ColumnPlan | None = None
@@ -266,6 +254,11 @@ class Federation:
         later = tuple((since, federation.with_validation_as_test()) for since, federation in self.later)
         return replace(self, test=self.valid, global_test=_nothing(), later=later, counted=self.points)
 
+    @property
+    def samples_are_independent(self) -> bool:
+        """Whether what a model says of a sample depends on this sample alone; not so for the nodes of a graph."""
+        return True
+
     def with_validation_part(self, share: float) -> Federation:
         """The same clients, each with a random share of its samples moved from its training to its validation part.
 
@@ -276,11 +269,6 @@ class Federation:
         Args:
             share: The share of a client's samples, as ``valid_share`` of a task.
         """
-        if self.graphs is not None:
-            raise FedloomError(
-                "the nodes of clients' graphs cannot be set aside for validation afterwards: build the task with "
-                "valid_share, for instance 0.2."
-            )
         if self.later:
             raise FedloomError(
                 "clients' data change in later rounds, so no samples can be set aside for validation afterwards: build "

@@ -23,9 +23,6 @@ def describe(federation: Federation) -> dict[str, Any]:
 
     ``effective_classes`` is the exponential of a client's label entropy, averaged over clients: 1 is one class per
     client. ``label_distance`` is the mean total variation distance of a client's labels from all training labels.
-
-    Args:
-        federation: The federation.
     """
     sizes, shape = federation.train.sizes.numpy(), input_shapes(federation.columns)
     description: dict[str, Any] = {

@@ -23,8 +23,8 @@ from fedloom.data.leak_groups import number_groups
 from fedloom.data.partition.base import Partitioner
 from fedloom.data.partition.iid import Iid
 from fedloom.data.partition.natural import Natural
+from fedloom.data.partition.partitioner import partitioner
 from fedloom.data.partition.quantity_skew import Quantities
-from fedloom.data.partition.registry import partitioner
 from fedloom.data.targets import read_targets
 
 RESERVED = ("x", "y", "client")
@@ -99,7 +99,6 @@ def divide_samples(
     """The federation of some samples: their own clients, where they name them, or else divided iid.
 
     Args:
-        samples: The samples.
         partition: How samples are divided, if not so.
         clients: How many clients share the samples (default 10).
         title: What reports and errors call the data.

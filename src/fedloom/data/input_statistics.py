@@ -22,7 +22,6 @@ def input_statistics(federation: Federation, column: str = "x") -> tuple[Tensor,
     (Algorithms for Computing the Sample Variance, The American Statistician 1983).
 
     Args:
-        federation: The federation.
         column: The full name of the input column: ``x``, or ``x/NAME`` where there are several.
     """
     x, order = federation.columns[column], federation.train.order

@@ -30,7 +30,7 @@ from fedloom.data.tables.under_schema import check_columns, conforming_inputs, r
 
 @dataclass(frozen=True)
 class TableColumns:
-    """The columns of a user's table that are no inputs.
+    """The columns of a user's table that are not inputs.
 
     Args:
         target: The column that holds the label.
@@ -52,7 +52,6 @@ def append_samples(
     """The federation with further samples in its columns, and their positions; copies of test samples are left out.
 
     Args:
-        federation: The federation.
         samples: The further samples: its input columns, and ``y``.
         setting: The setting that asks for them, for errors.
         title: What notes call them.
@@ -77,7 +76,6 @@ def copies(samples: SampleColumns, others: SampleColumns) -> Tensor:
     """Which samples have the same inputs as one of some others, byte for byte.
 
     Args:
-        samples: The samples.
         others: The others, with the same input columns.
     """
     known = set(_input_digests(others))
@@ -97,13 +95,12 @@ def without_targets(federation: Federation, positions: Tensor, setting: str) -> 
     """The federation with the targets of some samples left out.
 
     Args:
-        federation: The federation.
         positions: The samples.
         setting: The setting that asks for it, for errors.
     """
     y = federation.columns["y"].clone()
     if target_kind(y) not in ("classes", "tokens"):
-        raise FedloomError(f"{setting}: only classes can be left out, and these targets are no classes.")
+        raise FedloomError(f"{setting}: only classes can be left out, and these targets are not classes.")
     y[positions] = IGNORED
     return replace(federation, columns={**federation.columns, "y": y})
 
@@ -120,7 +117,7 @@ def read_public_file(
         path: An NPZ file with the task's input columns and ``y``, or a table if the task's data are one.
         federation: The data of the task.
         labelled: Whether the file's targets are read.
-        table: Which columns of a table are no inputs.
+        table: Which columns of a table are not inputs.
     """
     if not path.is_file():
         raise FedloomError(f"{path} does not exist: give an .npz file, or a table if the task's data are one.")

@@ -61,7 +61,6 @@ def names_clients(path: str | Path, client: str = USUAL_CLIENT) -> str:
     """How a user's file or folder says whose its samples are, as a phrase; empty if it does not.
 
     Args:
-        path: The file or folder.
         client: The column of a table that names the client.
     """
     place = Path(path).expanduser()
@@ -81,7 +80,6 @@ def refuse_unclear_alpha(path: str | Path, client: str, alpha: float) -> None:
     """Ask what is meant if data with clients of their own are to be divided by ``alpha``.
 
     Args:
-        path: The file or folder.
         client: The column of a table that names the client.
         alpha: The concentration that the user gave.
     """

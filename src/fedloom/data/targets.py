@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedloom.core.errors import FedloomError, unknown
-from fedloom.core.targets import IGNORED, TARGET_KINDS, TargetKind
+from fedloom.core.targets import IGNORED, TARGET_KINDS, TargetKind, target_kind
+from fedloom.core.task import FederationView
 from fedloom.data.tables.labels import is_missing, number_labels
 
 MOST_COUNTED_CLASSES = 20
@@ -188,3 +189,17 @@ def _other(kind: str | None, alternative: str, possible: object) -> str:
 def few_names(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
+def target_units(federation: FederationView) -> tuple[float, float] | None:
+    """Mean and standard deviation of the training targets (1 where they do not vary); None if they are not numbers.
+
+    A model learns them standardised. They are three sums per client, so a real federation can compute them without
+    revealing a sample.
+    """
+    y = federation.columns["y"]
+    if target_kind(y) != "number":
+        return None
+    values = y[federation.train.order].double()
+    spread = float(values.std(correction=0))
+    return float(values.mean()), spread if spread > 0 else 1.0

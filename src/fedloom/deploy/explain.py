@@ -21,7 +21,6 @@ from fedloom.config.resolve import method_from_config, task_from_config
 from fedloom.config.schema import RunConfig
 from fedloom.core.algorithm import Algorithm, exchanges
 from fedloom.core.declarations import declaration_of, default_declaration
-from fedloom.core.facts import Fact, needed_facts
 from fedloom.core.message import Message
 from fedloom.core.task import Task
 from fedloom.deploy.explanation import SCORING, SELECTION, WORK, Exchange, Explanation, SentTensor
@@ -39,7 +38,7 @@ from fedloom.runs.prepare import Prepared, prepare
 from fedloom.runs.results.history import History
 from fedloom.secure.sum_step import SumSession, SumStep
 from fedloom.secure.sums import LOST, SUM, Summed
-from fedloom.tasks.graphs.deployment import hide_anchors
+from fedloom.tasks.builder import task_builder
 from fedloom.training.threads import single_thread
 
 RESULT = {
@@ -136,8 +135,7 @@ def explain(source: RunConfig | Prepared, settings: ServerSettings | None = None
     """
     if isinstance(source, RunConfig):
         task, algorithm = task_from_config(source), method_from_config(source)
-        if Fact.GRAPHS in needed_facts(algorithm):
-            hide_anchors(task)  # sites find them by hashes
+        task_builder(source.task.name).deployment.hide_from_sites(task, algorithm)
         source = prepare(task, algorithm, source)
     run, rounds, federation = source.composition, source.config.rounds, source.composition.task.federation
     with single_thread():

@@ -20,7 +20,6 @@ from safetensors.torch import save as packed
 from torch import Tensor
 
 import fedloom
-from fedloom.config.named_parts import PARTS
 from fedloom.config.schema import RunConfig, Strict
 from fedloom.core.errors import FedloomError
 from fedloom.core.layout import Layout
@@ -30,11 +29,12 @@ from fedloom.deploy.protocol.user_files import named_code
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.formats import SAVED_MODEL
 from fedloom.files.json_text import parse_json
+from fedloom.registry.kinds import PARTS
 from fedloom.registry.spec import split_spec
 from fedloom.registry.validation import validate
 from fedloom.runs.folder.manifest import Damaged, digest_of, read_checked
 from fedloom.tasks.architectures import complete_models
-from fedloom.tasks.registry import task_builder
+from fedloom.tasks.builder import task_builder
 
 log = logging.getLogger("fedloom")
 MODEL, ABOUT = "model.safetensors", "model.json"
@@ -90,8 +90,8 @@ def save_model(
         client: The client whose model it is.
         method: The name of the method, with its prediction stages.
         round: The number of finished rounds.
-        task: The client's own task: it says which model the client has, where models differ. A model of flows names
-            the client's own actions.
+        task: The client's own task: it says which model the client has, where models differ, and what its inputs and
+            classes are called.
     """
     if not bool(row.isfinite().all()):
         raise FedloomError(f"the model of {client} has parameters that are not finite: it diverged and is not saved.")
@@ -102,7 +102,7 @@ def save_model(
     try:
         shutil.rmtree(aside, ignore_errors=True)  # left by an interrupted save
         saved.save(aside, server=False, paths=False)
-        write_atomic(aside / MODEL, packed(tensors, _flow_metadata(blueprint, task, row, about)))
+        write_atomic(aside / MODEL, packed(tensors, _metadata(blueprint, task, row, about)))
         files = {path.name: digest_of(path.read_bytes()) for path in sorted(aside.iterdir())}
         write_atomic(aside / ABOUT, about.model_copy(update={"files": files}).to_json())
         if folder.exists():
@@ -114,9 +114,9 @@ def save_model(
         raise FedloomError(f"the site's model cannot be saved ({error.strerror}).") from None
 
 
-def _flow_metadata(blueprint: Blueprint, task: Task | None, row: Tensor, about: About) -> dict[str, str] | None:
-    """What ``fedloom flows recommend`` needs to know of a model of flows; None for other models."""
-    kind = task_builder(blueprint.config.task.name).flow_model
+def _metadata(blueprint: Blueprint, task: Task | None, row: Tensor, about: About) -> dict[str, str] | None:
+    """What must be known of the model's numbers to use them without the task; None if nothing."""
+    kind = task_builder(blueprint.config.task.name).standalone_model
     return None if kind is None or task is None else kind.of_task(task, row, about.client, about.method).metadata
 
 

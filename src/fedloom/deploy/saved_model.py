@@ -31,8 +31,8 @@ from fedloom.deploy.settings import load_site
 from fedloom.registry.code_consent import trust_only
 from fedloom.runs.folder.load_config import load_config
 from fedloom.runs.results.client_model import client_model
+from fedloom.tasks.builder import task_builder
 from fedloom.tasks.deployment import input_transform
-from fedloom.tasks.registry import task_builder
 from fedloom.training.evaluation import EVALUATION_BATCH
 from fedloom.training.threads import single_thread
 

@@ -6,18 +6,19 @@ deadlines, limits on messages, and the place of a site's own data.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+import fedloom
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
 from fedloom.files.formats import PARTICIPANT
 from fedloom.registry.validation import read_toml, validate
 from fedloom.rounds.largest_ratio import AGAINST, CLIPPED, FACTOR
+from fedloom.runs.folder.old_folders import is_of_this_version, writer_version
 
 OPENED, READY = "site: open", "site: ready"
 """Output of a site's process: when its data are read and checked, and when it has reached its SuperNode."""
@@ -49,7 +50,7 @@ class ServerSettings(Settings):
     """Seconds to wait for the sites to connect before the run begins, and before each round for ``min_clients``."""
     reconnect_timeout: float = Field(default=15.0, ge=0)
     """Seconds that a round waits for sites that have lost their connection, once all others have answered; while others
-    are at work they have until the deadline."""
+    work they have until the deadline."""
     min_clients: int = Field(default=1, ge=1)
     """The fewest sites that make a valid round."""
     retries: int = Field(default=2, ge=0)
@@ -84,7 +85,7 @@ class ServerSettings(Settings):
     def _check_sizes(self) -> ServerSettings:
         strange = [name for name in self.sizes if name not in self.sites]
         if strange:
-            raise ValueError(f"sizes names {strange[0]}, which is no training site of this deployment")
+            raise ValueError(f"sizes names {strange[0]}, which is not a training site of this deployment")
         return self
 
     @property
@@ -183,10 +184,6 @@ class SiteSettings(Settings):
     data: SiteData = SiteData()
 
 
-GONE_FROM_SITE = ("port",)
-"""Keys of ``site.toml`` up to 0.5 that say nothing any more: a site's programs talk over a Unix socket."""
-
-
 def load_server(folder: Path) -> ServerSettings:
     """The settings of a server's folder."""
     settings: ServerSettings = _load(folder, SERVER_FILE, ServerSettings, "a server's")
@@ -195,16 +192,28 @@ def load_server(folder: Path) -> ServerSettings:
 
 def load_site(folder: Path) -> SiteSettings:
     """The settings of a site's folder."""
-    settings: SiteSettings = _load(folder, SITE_FILE, SiteSettings, "a site's", GONE_FROM_SITE)
+    settings: SiteSettings = _load(folder, SITE_FILE, SiteSettings, "a site's")
     return settings
 
 
-def _load(folder: Path, name: str, kind: type[Any], whose: str, gone: Collection[str] = ()) -> Any:
+def _load(folder: Path, name: str, kind: type[Any], whose: str) -> Any:
     if not (folder / name).is_file():
         raise FedloomError(f"{folder} is not {whose} folder: it has no {name} (fedloom deploy init makes one).")
-    values = {key: value for key, value in read_toml(folder / name).items() if key not in gone}
+    values = read_toml(folder / name)
     values = PARTICIPANT.upgrade(values, values.pop("format", 1), folder / name)
     return validate(kind, values, str(folder / name))
+
+
+def refuse_other_participant(folder: Path) -> None:
+    """Refuse a participant's folder that another minor version made: server and sites must compute the same run."""
+    config = folder / "config.toml"
+    values = read_toml(config) if config.is_file() else {}
+    if values and not is_of_this_version(values):
+        raise FedloomError(
+            f"{folder} was made by Fedloom {writer_version(values)} and this is {fedloom.__version__}: the results of "
+            "its run can be read (report, predict), but it cannot take part in a deployment: make new folders with "
+            "fedloom deploy init."
+        )
 
 
 def to_toml(settings: Settings) -> bytes:

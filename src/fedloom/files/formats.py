@@ -53,7 +53,7 @@ class Format:
             where: The file or folder, for the error.
         """
         if type(number) is not int or number < 1:
-            raise FedloomError(f"{where} has the format {number!r}, which is no number of {self.what}: restore it.")
+            raise FedloomError(f"{where} has the format {number!r}, which is not a number of {self.what}: restore it.")
         if number > self.version:
             raise FedloomError(
                 f"{where} was written by a newer Fedloom ({self.what}: format {number}, this one knows "
@@ -85,13 +85,9 @@ def _in_settings(step: Migration) -> Migration:
     return migrate
 
 
-RENAMED_KEYS = {"personal": "prediction"}
-"""Keys of a config that were renamed in 0.5."""
-
-
 def _rename_keys(values: Values) -> Values:
     """0.4 to 0.5: the key ``personal`` is called ``prediction``."""
-    return {RENAMED_KEYS.get(key, key): value for key, value in values.items()}
+    return {"prediction" if key == "personal" else key: value for key, value in values.items()}
 
 
 def _name_class_order(values: Values) -> Values:

@@ -7,11 +7,7 @@ from typing import Any
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value of a JSON text; a ``ValueError`` if it is none, or has more brackets inside brackets than Python reads.
-
-    Args:
-        text: The text.
-    """
+    """The value of a JSON text; a ``ValueError`` if it is not one, or is nested deeper than Python reads."""
     try:
         return json.loads(text)
     except RecursionError:

@@ -12,11 +12,7 @@ from typing import BinaryIO
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a file for reading, but neither a link nor a pipe nor a device: these are an ``OSError``.
-
-    Args:
-        path: The file.
-    """
+    """Open a file for reading, but neither a link nor a pipe nor a device: these are an ``OSError``."""
     _check(path, os.lstat(path))
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -28,11 +24,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def read_regular(path: Path) -> bytes:
-    """The content of a file that is neither a link nor a pipe nor a device: these are an ``OSError``.
-
-    Args:
-        path: The file.
-    """
+    """The content of a file that is neither a link nor a pipe nor a device: these are an ``OSError``."""
     with open_regular(path) as file:
         return file.read()
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedloom.core.errors import FedloomError
+from fedloom.core.settings import Positive
 from fedloom.losses.mse import MSE, distances
 
 
@@ -20,11 +20,7 @@ class Huber(MSE):
         delta: Where it becomes linear, in standard deviations of the training targets.
     """
 
-    delta: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not self.delta > 0:
-            raise FedloomError(f"loss huber: delta={self.delta}: it must be a positive number.")
+    delta: Positive = 1.0
 
     def losses(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The Huber loss of each sample."""

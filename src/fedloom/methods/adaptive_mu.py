@@ -21,17 +21,11 @@ from torch import Tensor
 from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Scalar
-from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact
 from fedloom.core.message import Message, Replies, Reply
+from fedloom.core.settings import NonNegative
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
-
-
-def check_mu(mu: float) -> None:
-    """Refuse a negative proximal weight."""
-    if mu < 0:
-        raise FedloomError(f"mu={mu}: the proximal weight must not be negative.")
 
 
 def initial_mu(mu: float, clients: int) -> State:
@@ -62,7 +56,8 @@ class AdaptiveMu(FedAvg):
     """FedAvg whose server adapts ``mu``, if ``adaptive`` says so, to the clients' loss under the model they receive."""
 
     receives: ClassVar[Declared] = {**FedAvg.receives, "mu": MU}
-    mu: float
+
+    mu: NonNegative
     adaptive: bool
 
     @property

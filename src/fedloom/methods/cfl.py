@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from fedloom.core.algorithm import State
-from fedloom.core.errors import FedloomError
 from fedloom.core.message import Replies
+from fedloom.core.settings import Positive, WholeNumber
 from fedloom.methods.clustered import Clustered, assign_clusters, cluster_means, trained_weights
 
 log = logging.getLogger("fedloom")
@@ -35,16 +35,9 @@ class CFL(Clustered):
         warmup: Rounds before the first split.
     """
 
-    eps1: float = 0.4
-    eps2: float = 1.6
-    warmup: int = 20
-
-    def __post_init__(self) -> None:
-        for name, value in {"eps1": self.eps1, "eps2": self.eps2}.items():
-            if not value > 0:
-                raise FedloomError(f"{name}={value}: the bound on the norm of updates must be positive.")
-        if self.warmup < 0:
-            raise FedloomError(f"warmup={self.warmup}: the number of rounds before a split must not be negative.")
+    eps1: Positive = 0.4
+    eps2: Positive = 1.6
+    warmup: WholeNumber = 20
 
     def aggregate(self, server: State, replies: Replies) -> State:
         rows, context = server["rows"], replies.context

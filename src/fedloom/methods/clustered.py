@@ -21,6 +21,7 @@ from fedloom.core.facts import Fact, Facts
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.server_context import ServerContext
+from fedloom.core.settings import Count
 from fedloom.core.task import Task
 
 NO_CLUSTER = -1
@@ -31,7 +32,10 @@ NO_CLUSTER = -1
 class Clustered(Algorithm):
     """The server has one row per cluster and the cluster of each client."""
 
-    breaks: ClassVar[Facts] = {Fact.WHOLE_MODEL: "has a model for each group of clients"}
+    breaks: ClassVar[Facts] = {
+        Fact.WHOLE_MODEL: "has a model for each group of clients",
+        Fact.SHARED_MODEL: "has a model for each group of clients",
+    }
     grants: ClassVar[Collection[Fact]] = (Fact.ONLY_TRAINING,)
     receives: ClassVar[Declared] = {"row": Model("the model of the site's group", each=True)}
     sends: ClassVar[Declared] = {"row": Model("the model that the site trained", single=True)}
@@ -78,11 +82,7 @@ class FixedClusters(Clustered):
         clusters: How many clusters there are.
     """
 
-    clusters: int = 2
-
-    def __post_init__(self) -> None:
-        if self.clusters < 1:
-            raise FedloomError(f"clusters={self.clusters}: it must be at least 1.")
+    clusters: Count = 2
 
     def check(self, task: Task, work: LocalWork) -> None:
         if self.clusters > task.federation.clients:

@@ -18,10 +18,10 @@ from torch import Tensor
 
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Kept
-from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.message import Message, Reply
 from fedloom.core.pull import Affine
+from fedloom.core.settings import Count, NonNegative
 from fedloom.methods.fedavg import FedAvg
 
 
@@ -38,14 +38,8 @@ class Ditto(FedAvg):
     grants: ClassVar[Collection[Fact]] = (Fact.ONLY_TRAINING,)
     keeps: ClassVar[Kept] = {"v": "the site's personal model"}
 
-    lam: float = 0.1
-    personal_epochs: int | None = None
-
-    def __post_init__(self) -> None:
-        if not self.lam >= 0:
-            raise FedloomError(f"lam={self.lam}: the pull towards the shared model must not be negative.")
-        if self.personal_epochs is not None and self.personal_epochs < 1:
-            raise FedloomError(f"personal_epochs={self.personal_epochs}: it must be at least 1.")
+    lam: NonNegative = 0.1
+    personal_epochs: Count | None = None
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
         shared = super().client_update(cohort, message)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedloom.aggregation.server_optimizer import ServerOptimizer
+from fedloom.core.settings import Positive
 from fedloom.methods.fedavg import FedAvg
 
 
@@ -22,11 +23,8 @@ class FedAdagrad(FedAvg):
         tau: Added to the denominator; the smaller, the more adaptive.
     """
 
-    server_lr: float = 0.1
-    tau: float = 1e-3
-
-    def __post_init__(self) -> None:
-        _ = self.server  # refuses impossible settings
+    server_lr: Positive = 0.1
+    tau: Positive = 1e-3
 
     @property
     def server(self) -> ServerOptimizer:

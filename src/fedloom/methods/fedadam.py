@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedloom.aggregation.server_optimizer import ServerOptimizer
+from fedloom.core.settings import Positive, ShareBelowOne
 from fedloom.methods.fedavg import FedAvg
 
 
@@ -25,13 +26,10 @@ class FedAdam(FedAvg):
         tau: Added to the denominator; the smaller, the more adaptive.
     """
 
-    server_lr: float = 0.01
-    beta1: float = 0.9
-    beta2: float = 0.99
-    tau: float = 1e-3
-
-    def __post_init__(self) -> None:
-        _ = self.server  # refuses impossible settings
+    server_lr: Positive = 0.01
+    beta1: ShareBelowOne = 0.9
+    beta2: ShareBelowOne = 0.99
+    tau: Positive = 1e-3
 
     @property
     def server(self) -> ServerOptimizer:

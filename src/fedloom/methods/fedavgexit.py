@@ -20,10 +20,10 @@ from torch import Tensor
 from fedloom.core.algorithm import Round, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Kept, Model, Scalar
-from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Replies, Reply, Wave
 from fedloom.core.network import Loss
 from fedloom.core.server_context import ServerContext
+from fedloom.core.settings import NonNegative
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
 
@@ -45,12 +45,8 @@ class FedAvgExit(FedAvg):
     }
     keeps: ClassVar[Kept] = {"exit": "the loss by which the site sees whether it has converged"}
 
-    tolerance: float = 1e-4
+    tolerance: NonNegative = 1e-4
     weights: Literal["samples", "samples-points"] = "samples"
-
-    def __post_init__(self) -> None:
-        if not self.tolerance >= 0:
-            raise FedloomError(f"tolerance={self.tolerance}: it must not be negative.")
 
     def start(self, task: Task) -> State:
         clients, row = task.federation.clients, task.initial_row()

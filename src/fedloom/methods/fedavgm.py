@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedloom.aggregation.server_optimizer import ServerOptimizer
+from fedloom.core.settings import Positive, ShareBelowOne
 from fedloom.methods.fedavg import FedAvg
 
 
@@ -24,11 +25,8 @@ class FedAvgM(FedAvg):
         momentum: Momentum of the server.
     """
 
-    server_lr: float = 1.0
-    momentum: float = 0.9
-
-    def __post_init__(self) -> None:
-        _ = self.server  # refuses impossible settings
+    server_lr: Positive = 1.0
+    momentum: ShareBelowOne = 0.9
 
     @property
     def server(self) -> ServerOptimizer:

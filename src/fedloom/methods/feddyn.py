@@ -23,10 +23,10 @@ from torch import Tensor
 from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Kept
-from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.pull import Affine
+from fedloom.core.settings import Positive
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
 
@@ -45,11 +45,7 @@ class FedDyn(FedAvg):
     )
     keeps: ClassVar[Kept] = {"g": "the site's own gradient term"}
 
-    alpha: float = 0.1
-
-    def __post_init__(self) -> None:
-        if not self.alpha > 0:
-            raise FedloomError(f"alpha={self.alpha}: the regulariser's weight must be positive; without it use fedavg.")
+    alpha: Positive = 0.1
 
     def start(self, task: Task) -> State:
         row = task.initial_row()

@@ -14,9 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar, Literal
 
 import torch
+from annotated_types import Ge
+from pydantic import AllowInfNan
 from torch import Tensor
 
 from fedloom.core.algorithm import Round, State
@@ -27,6 +29,7 @@ from fedloom.core.facts import Fact
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply
 from fedloom.core.server_context import ServerContext
+from fedloom.core.settings import Count
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
 from fedloom.methods.requirements import require_body_and_head
@@ -56,15 +59,8 @@ class FedHybridAvgLG(FedAvg):
     receives: ClassVar[Declared] = {**FedAvg.receives, "threshold": THRESHOLD, "probe": PROBE}
     keeps: ClassVar[Kept] = {"body": "the model's body, as the site trained it"}
 
-    threshold: float | str = 2200
-    probe_rounds: int = 10
-
-    def __post_init__(self) -> None:
-        valid = self.threshold == "auto" if isinstance(self.threshold, str) else self.threshold >= 0
-        if not valid:
-            raise FedloomError(f'threshold={self.threshold}: give a number of samples, at least 0, or "auto".')
-        if self.probe_rounds < 1:
-            raise FedloomError(f"probe_rounds={self.probe_rounds}: it must be at least 1.")
+    threshold: Annotated[float, Ge(0), AllowInfNan()] | Literal["auto"] = 2200
+    probe_rounds: Count = 10
 
     @property
     def sends(self) -> Declared:  # type: ignore[override]  # a measured threshold needs each client's scores

@@ -29,6 +29,7 @@ from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.network import Network, feature_width
+from fedloom.core.settings import NonNegative
 from fedloom.core.targets import IGNORED, label_mask
 from fedloom.core.task import Task
 from fedloom.methods.distillation.class_means import mean_by_class
@@ -43,7 +44,10 @@ class FedProto(Algorithm):
         lam: Weight of the distance to the prototypes; 0 is local training.
     """
 
-    breaks: ClassVar[Facts] = {Fact.SHARED_PREDICTION: "gives every client an entirely personal model"}
+    breaks: ClassVar[Facts] = {
+        Fact.SHARED_PREDICTION: "gives every client an entirely personal model",
+        Fact.SHARED_MODEL: "has no model that clients share",
+    }
     receives: ClassVar[Declared] = {
         "classes": Statistic("the classes of the prototypes"),
         "prototypes": Statistic("mean features of each class, all sites"),
@@ -54,11 +58,7 @@ class FedProto(Algorithm):
     }
     keeps: ClassVar[Kept] = {"row": "the site's own model"}
 
-    lam: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not self.lam >= 0:
-            raise FedloomError(f"lam={self.lam}: the pull towards the prototypes must not be negative.")
+    lam: NonNegative = 1.0
 
     def check(self, task: Task, work: LocalWork) -> None:
         require_features("fedproto", task)

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from fedloom.core.message import Message
 from fedloom.core.pull import Affine, Pull
-from fedloom.methods.adaptive_mu import AdaptiveMu, check_mu
+from fedloom.core.settings import NonNegative
+from fedloom.methods.adaptive_mu import AdaptiveMu
 
 
 @dataclass(frozen=True)
@@ -25,11 +26,8 @@ class FedProx(AdaptiveMu):
         adaptive: Let mu start at ``mu`` and follow the training loss.
     """
 
-    mu: float = 0.01
+    mu: NonNegative = 0.01
     adaptive: bool = False
-
-    def __post_init__(self) -> None:
-        check_mu(self.mu)
 
     def pull(self, message: Message) -> Pull:
         mu = message["mu"] if self.adaptive else self.mu

@@ -23,8 +23,9 @@ from fedloom.core.cycle import Cycle, Slots
 from fedloom.core.declarations import Declared
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.message import Message, Replies
+from fedloom.core.settings import NonNegative
 from fedloom.core.task import Task
-from fedloom.methods.adaptive_mu import MU, adapt_mu, check_mu, initial_mu
+from fedloom.methods.adaptive_mu import MU, adapt_mu, initial_mu
 from fedloom.methods.fedavgexit import FedAvgExit
 
 
@@ -42,12 +43,8 @@ class FedProxExit(FedAvgExit):
     breaks: ClassVar[Facts] = {Fact.ONE_STEP: "has its own local steps"}
     receives: ClassVar[Declared] = {**FedAvgExit.receives, "mu": MU}
 
-    mu: float = 1.0
+    mu: NonNegative = 1.0
     adaptive: bool = True
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_mu(self.mu)
 
     def start(self, task: Task) -> State:
         return {**super().start(task), **initial_mu(self.mu, task.federation.clients)}

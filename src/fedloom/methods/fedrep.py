@@ -16,8 +16,8 @@ from typing import ClassVar
 from torch import Tensor
 
 from fedloom.core.cohort import Cohort
-from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact
+from fedloom.core.settings import WholeNumber
 from fedloom.methods.partial_sharing import PartialSharing
 
 
@@ -31,11 +31,7 @@ class FedRep(PartialSharing):
 
     grants: ClassVar[Collection[Fact]] = (Fact.ONLY_TRAINING,)
 
-    head_epochs: int = 1
-
-    def __post_init__(self) -> None:
-        if self.head_epochs < 0:
-            raise FedloomError(f"head_epochs={self.head_epochs}: it must not be negative.")
+    head_epochs: WholeNumber = 1
 
     def train(self, cohort: Cohort, rows: Tensor) -> Tensor:
         if self.head_epochs:

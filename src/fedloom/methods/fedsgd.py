@@ -22,6 +22,7 @@ from fedloom.core.declarations import Declared, Update
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.message import Message, Replies, Reply
+from fedloom.core.settings import NonNegative
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
 
@@ -37,11 +38,7 @@ class FedSGD(FedAvg):
     breaks: ClassVar[Facts] = {Fact.TRAINS_LOCALLY: "lets clients send a gradient, and train no model"}
     grants: ClassVar[Collection[Fact]] = (Fact.ONLY_MEANS,)
     sends: ClassVar[Declared] = {"change": Update("the change of the model by the site's data")}
-    theta: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.theta < 0:
-            raise FedloomError(f"theta={self.theta}: the threshold on gradient entries must not be negative.")
+    theta: NonNegative = 0.0
 
     def start(self, task: Task) -> State:
         if any(isinstance(layer, nn.modules.batchnorm._BatchNorm) for layer in task.model.modules()):

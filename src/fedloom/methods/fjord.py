@@ -1,6 +1,6 @@
 """FjORD: clients train all widths up to their own in turn, another one in every step (ordered dropout).
 
-A client has the corner ``c_k`` of the wide model that its device bears, and the widths of the run that fit into it. In
+A client has the corner ``c_k`` of the wide model that its device can train, and the widths of the run that fit it. In
 every step it draws one of these, p, each with the same chance, and descends the loss of the network f_p with the first
 units of each layer: the corner's weights, times 1 where p has them and 0 elsewhere. So nothing outside p gets a
 gradient, and the narrow networks inside a wide one become good models by themselves. The server averages each weight
@@ -40,6 +40,7 @@ from fedloom.core.model.corners import corner_columns, corner_masks, is_corner
 from fedloom.core.model.model_output import chosen_output
 from fedloom.core.network import Loss, Network
 from fedloom.core.seeds import generator
+from fedloom.core.settings import Positive, Share
 from fedloom.core.task import Task
 from fedloom.methods.corner_averaging import CornerAveraging
 from fedloom.methods.distillation.soft_targets import soft_cross_entropy
@@ -52,7 +53,7 @@ TOLERANCE = 1e-4
 
 @dataclass(frozen=True)
 class FjORD(CornerAveraging):
-    """In every step a client trains a random one of the widths that its device bears.
+    """In every step a client trains a random one of the widths that its device can train.
 
     Args:
         alpha: The share of the loss that is distillation: the client's widest network learns from labels, and the
@@ -60,14 +61,8 @@ class FjORD(CornerAveraging):
         temperature: The temperature of the outputs that are distilled.
     """
 
-    alpha: float = 0.0
-    temperature: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.alpha <= 1:
-            raise FedloomError(f"alpha={self.alpha}: the share of distillation is between 0 and 1.")
-        if not self.temperature > 0 or not math.isfinite(self.temperature):
-            raise FedloomError(f"temperature={self.temperature}: it must be a positive number.")
+    alpha: Share = 0.0
+    temperature: Positive = 1.0
 
     def check(self, task: Task, work: LocalWork) -> None:
         if self.alpha and not task.classifies:

@@ -1,4 +1,4 @@
-"""HeteroFL: clients train narrow versions of one wide network, as wide as their devices bear.
+"""HeteroFL: clients train narrow versions of one wide network, as wide as their devices can train.
 
 A client's model is the corner of the server's: the first units of every layer (``core/model/corners.py``). It gets
 these weights only, and sends them back. Every entry of the wide model becomes the mean over the clients that have it,

@@ -20,11 +20,11 @@ from torch import Tensor
 
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Kept
-from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply
 from fedloom.core.network import Network
+from fedloom.core.settings import NonNegative, Positive, WholeNumber
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
 from fedloom.methods.requirements import require_features
@@ -46,17 +46,9 @@ class MOON(FedAvg):
 
     keeps: ClassVar[Kept] = {"last": "the model that the site trained last"}
 
-    mu: float = 1.0
-    temperature: float = 0.5
-    projection: int = 0
-
-    def __post_init__(self) -> None:
-        if not self.mu >= 0:
-            raise FedloomError(f"mu={self.mu}: the weight of the contrastive term must not be negative.")
-        if not self.temperature > 0:
-            raise FedloomError(f"temperature={self.temperature}: it must be a positive number.")
-        if self.projection < 0:
-            raise FedloomError(f"projection={self.projection}: a head has outputs, or is left out with 0.")
+    mu: NonNegative = 1.0
+    temperature: Positive = 0.5
+    projection: WholeNumber = 0
 
     def adapt_task(self, task: Task) -> Task:
         return with_projection("moon", task, self.projection) if self.projection else task

@@ -23,10 +23,10 @@ from torch import Tensor
 
 from fedloom.core.cohort import Cohort
 from fedloom.core.cycle import Cycle, Slots
-from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply
+from fedloom.core.settings import NonNegative, Positive
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
 from fedloom.methods.requirements import require_plain_sgd
@@ -44,17 +44,9 @@ class PerFedAvg(FedAvg):
 
     breaks: ClassVar[Facts] = {Fact.ONE_STEP: "takes several steps per batch"}
 
-    alpha: float = 0.01
+    alpha: NonNegative = 0.01
     order: Literal["first", "hessian-free"] = "first"
-    delta: float = 0.001
-
-    def __post_init__(self) -> None:
-        if not self.alpha >= 0:
-            raise FedloomError(f"alpha={self.alpha}: the size of a client's own step must not be negative.")
-        if self.order not in ("first", "hessian-free"):
-            raise FedloomError(f"order='{self.order}': use 'first' or 'hessian-free'.")
-        if not self.delta > 0:
-            raise FedloomError(f"delta={self.delta}: the distance of the two gradients must be positive.")
+    delta: Positive = 0.001
 
     def check(self, task: Task, work: LocalWork) -> None:
         require_plain_sgd("perfedavg's local step", work)

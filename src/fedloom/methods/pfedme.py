@@ -26,6 +26,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
+from fedloom.core.settings import Count, Positive
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
 from fedloom.methods.requirements import require_plain_sgd
@@ -49,17 +50,13 @@ class PFedMe(FedAvg):
     grants: ClassVar[Collection[Fact]] = (Fact.ONLY_MEANS,)
     keeps: ClassVar[Kept] = {"theta": "the site's personal model"}
 
-    lam: float = 1.0
-    inner_steps: int = 5
-    eta: float = 0.5
-    beta: float = 1.0
+    lam: Positive = 1.0
+    inner_steps: Count = 5
+    eta: Positive = 0.5
+    beta: Positive = 1.0
 
     def __post_init__(self) -> None:
-        for name, value in {"lam": self.lam, "eta": self.eta, "beta": self.beta}.items():
-            if not value > 0:
-                raise FedloomError(f"{name}={value}: it must be a positive number.")
-        if self.inner_steps < 1:
-            raise FedloomError(f"inner_steps={self.inner_steps}: it must be at least 1.")
+        super().__post_init__()
         if self.eta * self.lam > 1:
             raise FedloomError(
                 f"eta={self.eta:g} with lam={self.lam:g}: their product is the share of the way from w to theta, and "

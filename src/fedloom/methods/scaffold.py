@@ -23,11 +23,11 @@ import torch
 from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Kept, Statistic, Update
-from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.pull import Affine
+from fedloom.core.settings import Positive
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
 from fedloom.methods.requirements import require_plain_sgd
@@ -47,11 +47,7 @@ class SCAFFOLD(FedAvg):
     keeps: ClassVar[Kept] = {"c": "the site's own control variate"}
 
     option: Literal[1, 2] = 2
-    server_lr: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not self.server_lr > 0:
-            raise FedloomError(f"server_lr={self.server_lr}: it must be a positive number.")
+    server_lr: Positive = 1.0
 
     @property
     def grants(self) -> Collection[Fact]:  # type: ignore[override]  # option 1 sends a gradient of all samples

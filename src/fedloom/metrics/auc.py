@@ -15,13 +15,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
+from annotated_types import Ge
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
-from fedloom.metrics.class_targets import ClassMetric, flat_samples
+from fedloom.metrics.classification import ClassMetric, flat_samples
 
 SPREAD = 4.0
 """Half of the bins are for log-odds within this distance of 0."""
@@ -40,7 +42,7 @@ class AUC(ClassMetric):
         bins: How many bins the scores of a class are counted in. A client sends two numbers per bin and class.
     """
 
-    bins: int = 2048
+    bins: Annotated[int, Ge(2)] = 2048
 
     def sums(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """For each class, how many samples of it are in each bin, and how many others."""
@@ -67,7 +69,7 @@ class AUC(ClassMetric):
         return place.long().clamp(max=self.bins - 1)
 
     def check(self, task: Task) -> None:
-        """Refuse a task without classes, too few bins, and more bins than a client can send."""
+        """Refuse a task without classes, and more bins than a client can send."""
         super().check(task)
         numbers = 2 * self.bins * task.federation.classes
         if numbers > MOST_NUMBERS:
@@ -75,8 +77,6 @@ class AUC(ClassMetric):
                 f"metric auc: {self.bins} bins for each of {task.federation.classes:,} classes are {numbers:,} numbers "
                 "per client, which is too much: use fewer bins, for instance {name = 'auc', bins = 64}, or macro_f1."
             )
-        if self.bins < 2:
-            raise FedloomError(f"metric auc: bins={self.bins}: it must be at least 2.")
 
 
 def log_odds(outputs: Tensor) -> Tensor:

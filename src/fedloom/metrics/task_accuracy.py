@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedloom.metrics.class_targets import ClassMetric, flat_samples
+from fedloom.metrics.classification import ClassMetric, flat_samples
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,6 @@ class TaskAccuracy(ClassMetric):
 
     Args:
         number: The number of the task, counted from 1.
-        classes: Its classes.
     """
 
     number: int

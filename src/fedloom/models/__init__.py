@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fedloom.models.registry import KINDS, MODELS, ModelKind, build, default_for
+from fedloom.models.build_model import KINDS, build, default_for
+from fedloom.models.model_kind import ModelKind
 from fedloom.models.user_model import Maker
+from fedloom.registry.kinds import MODELS
 
 __all__ = ["KINDS", "MODELS", "Maker", "ModelKind", "build", "default_for"]

@@ -1,6 +1,7 @@
-"""Convolutional networks for images of shape (channels, height, width), as the reproduced studies describe them.
+"""Convolutional networks for images of shape (channels, height, width) and for signals of shape (channels, steps).
 
-All of them give logits: the last layer has no activation, whatever a published table says.
+They are as the reproduced studies describe them, and all of them give logits: the last layer has no activation,
+whatever a published table says.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ from collections.abc import Sequence
 from torch import nn
 
 from fedloom.models.chain import Shape, chain, dense, dropout, flat_size
+from fedloom.models.model_kind import takes_images, takes_signals
 
 
+@takes_images(8)
 def cnn(
     input_shape: Shape,
     classes: int,
@@ -40,11 +43,13 @@ def cnn(
     return chain(layers, nn.Linear(hidden[-1], classes))
 
 
+@takes_images(8)
 def cnn_small(input_shape: Shape, classes: int) -> nn.Sequential:
     """The cnn scaled to 8-16-16 maps and linear layers of 64, without dropout: for 8×8 to 32×32 images."""
     return cnn(input_shape, classes, widths=((8, 8), (16, 16), (16, 16)), hidden=(64, 64), drop=(0.0, 0.0, 0.0))
 
 
+@takes_images(16)
 def cnn_two(input_shape: Shape, classes: int) -> nn.Sequential:
     """Two 5×5 convolutions of 32 and 64 maps, each pooled, and one linear layer.
 
@@ -59,6 +64,7 @@ def cnn_two(input_shape: Shape, classes: int) -> nn.Sequential:
     return chain(layers, nn.Linear(flat_size(layers, input_shape), classes))
 
 
+@takes_images(16)
 def lenet(input_shape: Shape, classes: int, filters: int = 64, hidden: Sequence[int] = (384, 192)) -> nn.Sequential:
     """LeNet-5 with 64 filters per convolution and linear layers of 384 and 192 (CIFAR-10 and CIFAR-100).
 
@@ -74,6 +80,7 @@ def lenet(input_shape: Shape, classes: int, filters: int = 64, hidden: Sequence[
     return chain(layers, nn.Linear(hidden[-1], classes))
 
 
+@takes_images(12)
 def lenet_small(input_shape: Shape, classes: int) -> nn.Sequential:
     """The classical LeNet-5 with ReLU and max-pooling: 61,706 parameters on 28×28 grey images and 10 classes.
 
@@ -88,6 +95,7 @@ def lenet_small(input_shape: Shape, classes: int) -> nn.Sequential:
     return chain(layers, nn.Linear(84, classes))
 
 
+@takes_images(6)
 def emnist_cnn(input_shape: Shape, classes: int) -> nn.Sequential:
     """Two 3×3 convolutions and two linear layers for 28×28 characters: 1,206,590 parameters with 62 classes.
 
@@ -102,3 +110,15 @@ def emnist_cnn(input_shape: Shape, classes: int) -> nn.Sequential:
     ]
     layers += [nn.Linear(flat_size(layers, input_shape), 128), nn.Dropout(0.5)]
     return chain(layers, nn.Linear(128, classes))
+
+
+@takes_signals(16)
+def conv1d(input_shape: Shape, classes: int) -> nn.Sequential:
+    """Two convolutions of width 5 over time, each pooled by 4, then a linear layer of 64 (UCI HAR: 9×128)."""
+    layers: list[nn.Module] = [
+        *(nn.Conv1d(input_shape[0], 32, 5, padding=2), nn.ReLU(), nn.MaxPool1d(4)),
+        *(nn.Conv1d(32, 64, 5, padding=2), nn.ReLU(), nn.MaxPool1d(4)),
+        nn.Flatten(),
+    ]
+    layers += dense(flat_size(layers, input_shape), (64,))
+    return chain(layers, nn.Linear(64, classes))

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.settings import Count, check_value
 from fedloom.models.graph_batch import GraphBatch
 from fedloom.models.graph_network_block import Block
 
@@ -43,8 +44,8 @@ class FullGN(nn.Module):
         blocks: int = 6,
     ) -> None:
         super().__init__()
-        if width < 1 or blocks < 1 or classes < 1:
-            raise FedloomError(f"width={width}, blocks={blocks}, classes={classes}: each must be at least 1.")
+        for name, number in {"width": width, "blocks": blocks, "classes": classes}.items():
+            check_value(name, number, Count)
         self.blocks, self.attributes = blocks, (len(node), len(edge), len(graph))
         self.node, self.edge, self.graph = Encoder(node, "node"), Encoder(edge, "edge"), Encoder(graph, "graph")
         self.first = Block(self.node.width, self.edge.width, self.graph.width, width)

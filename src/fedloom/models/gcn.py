@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.settings import Count, ShareBelowOne, check_value
 from fedloom.models.graph import Graphs, ReceptiveField
 
 
@@ -37,11 +38,9 @@ class GCN(nn.Module):
         super().__init__()
         if features != graphs.features:
             raise FedloomError(f"features={features}: the nodes of these graphs have {graphs.features}.")
-        for name, number in {"classes": classes, "hidden": hidden}.items():
-            if number < 1:
-                raise FedloomError(f"{name}={number}: it must be at least 1.")
-        if not 0 <= dropout < 1:
-            raise FedloomError(f"dropout={dropout}: it must be at least 0 and less than 1.")
+        check_value("classes", classes, Count)
+        check_value("hidden", hidden, Count)
+        check_value("dropout", dropout, ShareBelowOne)
         self.graphs = graphs
         self.body = Weight(features, hidden)
         self.head = Weight(hidden, classes)

@@ -16,6 +16,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 
 from fedloom.models.chain import Shape, chain
+from fedloom.models.model_kind import takes_images
 from fedloom.models.resnet import group_norm, image_stem
 
 WIDTHS = (8, 16, 16, 24, 24, 32, 48)
@@ -105,6 +106,7 @@ class InvertedResidual(nn.Module):
         return x + out if self.adds else out
 
 
+@takes_images(8)
 def mini_mobilenet(
     input_shape: Shape, classes: int, widths: Sequence[int] = WIDTHS, stem_stride: int = 1
 ) -> nn.Sequential:
@@ -119,6 +121,7 @@ def mini_mobilenet(
     return _blocks_in_order(input_shape, classes, MOBILENET, widths, stem_stride, nn.Hardswish, excitation)
 
 
+@takes_images(8)
 def mini_efficientnet(
     input_shape: Shape, classes: int, widths: Sequence[int] = WIDTHS, stem_stride: int = 1
 ) -> nn.Sequential:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedloom.models.chain import Shape, dense, flat_size
+from fedloom.models.model_kind import takes_columns
 
 SUFFIX = "_branch"
 
@@ -36,6 +37,7 @@ class LateFusion(nn.Module):
         return logits
 
 
+@takes_columns
 def late_fusion(input_shape: Mapping[str, Shape], classes: int, width: int = 64) -> nn.Module:
     """A branch per input column, their outputs concatenated, then a linear layer of 64 (UCI HAR in two columns).
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from fedloom.models.chain import Shape
+from fedloom.models.model_kind import takes_tokens
 from fedloom.models.stacked_lstm import unroll
 
 
@@ -51,6 +52,7 @@ class WordLSTM(nn.Module):
         return logits
 
 
+@takes_tokens
 def char_lstm(
     input_shape: Shape,  # noqa: ARG001 - any number of steps fits
     classes: int,
@@ -66,6 +68,7 @@ def char_lstm(
     return CharLSTM(classes, embedding, hidden, layers)
 
 
+@takes_tokens
 def word_lstm(
     input_shape: Shape,  # noqa: ARG001 - any number of steps fits
     classes: int,

@@ -8,13 +8,16 @@ from math import prod
 from torch import nn
 
 from fedloom.models.chain import Shape, chain, dense
+from fedloom.models.model_kind import takes_anything
 
 
+@takes_anything
 def logistic(input_shape: Shape, classes: int) -> nn.Sequential:
     """Multinomial logistic regression: one linear layer on the flattened input."""
     return chain([nn.Flatten()], nn.Linear(prod(input_shape), classes))
 
 
+@takes_anything
 def mlp(input_shape: Shape, classes: int, hidden: Sequence[int] | int = (200,)) -> nn.Sequential:
     """Multi-layer perceptron with ReLU between its layers.
 

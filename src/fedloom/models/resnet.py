@@ -14,6 +14,7 @@ from math import gcd
 from torch import Tensor, nn
 
 from fedloom.models.chain import Shape, chain
+from fedloom.models.model_kind import takes_images
 
 GROUPS = 8
 
@@ -51,6 +52,7 @@ class Residual(nn.Module):
         return out
 
 
+@takes_images(4)
 def resnet_small(input_shape: Shape, classes: int, widths: Sequence[int] = (16, 32, 64)) -> nn.Sequential:
     """ResNet-8 with GroupNorm: one residual block per width, halving the image from the second on.
 
@@ -59,6 +61,7 @@ def resnet_small(input_shape: Shape, classes: int, widths: Sequence[int] = (16, 
     return _resnet(input_shape, classes, 1, widths, stem_stride=1)
 
 
+@takes_images(4)
 def resnet8(
     input_shape: Shape, classes: int, widths: Sequence[int] = (16, 32, 64), stem_stride: int = 1
 ) -> nn.Sequential:
@@ -71,6 +74,7 @@ def resnet8(
     return _resnet(input_shape, classes, 1, widths, stem_stride)
 
 
+@takes_images(4)
 def resnet14(
     input_shape: Shape, classes: int, widths: Sequence[int] = (16, 32, 64), stem_stride: int = 1
 ) -> nn.Sequential:
@@ -81,6 +85,7 @@ def resnet14(
     return _resnet(input_shape, classes, 2, widths, stem_stride)
 
 
+@takes_images(4)
 def resnet20(
     input_shape: Shape, classes: int, widths: Sequence[int] = (16, 32, 64), stem_stride: int = 1
 ) -> nn.Sequential:

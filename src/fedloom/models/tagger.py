@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from fedloom.core.errors import FedloomError
 from fedloom.models.chain import Shape
+from fedloom.models.model_kind import takes_tokens
 
 
 class Tagger(nn.Module):
@@ -28,6 +29,7 @@ class Tagger(nn.Module):
         return logits
 
 
+@takes_tokens
 def tagger(
     input_shape: Shape,  # noqa: ARG001 - any number of steps fits
     classes: int,

@@ -2,7 +2,7 @@
 
 Capanema et al., FedPredict: Combining Global and Local Parameters in the Prediction Step of Federated Learning,
 DCOSS-IoT 2023. In round t of T, ``nt`` rounds after a client last trained, the global model's share is
-``gw = exp(-1/nt - t/T)``: it grows with the age of the local model and falls as the run goes on. FedPredict-Dynamic
+``gw = exp(-1/nt - t/T)``: it grows with the age of the local model and falls as the run proceeds. FedPredict-Dynamic
 (2024) multiplies the exponent by the similarity of the client's classes then and now. The equations are right; the
 paper's text swaps the names of their two terms. The paper leaves some cases open. Here a client that trained in this
 round predicts with its own model (nt = 0), and one that never trained predicts with the global model. Running

@@ -7,7 +7,6 @@ tuning. Tuning uses other batches than the round's training, and its steps are n
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from torch import Tensor
@@ -17,6 +16,7 @@ from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.core.prediction_stage import PredictionStage
+from fedloom.core.settings import Count, Positive
 from fedloom.core.task import Task
 
 
@@ -33,14 +33,8 @@ class FineTune(PredictionStage):
     """
 
     part: str | None = None
-    epochs: int = 1
-    lr: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.epochs < 1:
-            raise FedloomError(f"epochs={self.epochs}: finetune needs at least one epoch; or drop finetune.")
-        if self.lr is not None and not (self.lr > 0 and math.isfinite(self.lr)):
-            raise FedloomError(f"lr={self.lr}: finetune's learning rate must be a positive number.")
+    epochs: Count = 1
+    lr: Positive | None = None
 
     @property
     def trains_head(self) -> bool:  # type: ignore[override]  # another part may be the only one that is tuned

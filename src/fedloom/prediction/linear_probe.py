@@ -25,6 +25,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message
 from fedloom.core.network import feature_width
 from fedloom.core.prediction_stage import PredictionStage
+from fedloom.core.settings import Positive
 from fedloom.core.targets import IGNORED
 from fedloom.core.task import Task
 
@@ -44,11 +45,7 @@ class LinearProbe(PredictionStage):
     trains_head: ClassVar[bool] = True
 
     on: Literal["own", "communal"] = "own"
-    l2: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not self.l2 > 0:
-            raise FedloomError(f"l2={self.l2}: the penalty of linearprobe must be a positive number.")
+    l2: Positive = 1.0
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[PredictionStage, ...]) -> None:
         if not task.classifies:

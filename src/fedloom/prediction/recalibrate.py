@@ -20,6 +20,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, holds
 from fedloom.core.message import Message
 from fedloom.core.prediction_stage import PredictionStage
+from fedloom.core.settings import Share
 from fedloom.core.task import Task
 
 
@@ -31,11 +32,7 @@ class Recalibrate(PredictionStage):
         mix: The global model's share.
     """
 
-    mix: float = 0.5
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.mix <= 1:
-            raise FedloomError(f"mix={self.mix}: the global model's share must be between 0 and 1.")
+    mix: Share = 0.5
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[PredictionStage, ...]) -> None:
         name = type(algorithm).__name__.lower()

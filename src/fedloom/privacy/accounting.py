@@ -19,7 +19,8 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from fedloom.core.errors import FedloomError
-from fedloom.privacy.noise_settings import LEAST_NOISE, check_noise
+from fedloom.core.settings import OpenShare, Positive, check_value
+from fedloom.privacy.noise_settings import LEAST_NOISE, Noise
 from fedloom.privacy.sampling import REPLACE, ClientSampling, EveryClient, FixedSize, PoissonDraw
 
 GRID = 5e-4
@@ -106,9 +107,9 @@ def epsilon_after(sampling: ClientSampling, noise: float, rounds: int, delta: fl
         delta: The probability with which epsilon may not hold.
         mechanisms: How many noisy sums a round makes of the same clients.
     """
-    check_delta(delta)
+    check_value("delta", delta, OpenShare)
     if noise != 0:
-        check_noise("noise", noise)
+        check_value("noise", noise, Noise)
     if rounds == 0:
         return 0.0
     if noise == 0:
@@ -118,11 +119,7 @@ def epsilon_after(sampling: ClientSampling, noise: float, rounds: int, delta: fl
 
 
 def guarded_epsilon(compute: Callable[[], float]) -> float:
-    """An epsilon that is computed; infinity where there is so little noise that the accountant overflows.
-
-    Args:
-        compute: Computes it.
-    """
+    """An epsilon that is computed; infinity where there is so little noise that the accountant overflows."""
     try:
         return compute()
     except (OverflowError, MemoryError):
@@ -151,9 +148,8 @@ def noise_for(sampling: ClientSampling, epsilon: float, rounds: int, delta: floa
         delta: The probability with which epsilon may not hold.
         mechanisms: How many noisy sums a round makes of the same clients.
     """
-    if not 0 < epsilon < math.inf:
-        raise FedloomError(f"epsilon={epsilon}: the budget must be a positive number.")
-    check_delta(delta)
+    check_value("epsilon", epsilon, Positive)
+    check_value("delta", delta, OpenShare)
 
     def spends_too_much(noise: float) -> bool:
         return epsilon_after(sampling, noise, rounds, delta, mechanisms) > epsilon
@@ -179,16 +175,6 @@ def noise_for(sampling: ClientSampling, epsilon: float, rounds: int, delta: floa
     while spends_too_much(noise):
         noise = round(noise + 10**-digits, max(digits, 0))
     return noise
-
-
-def check_delta(delta: float) -> None:
-    """Refuse a delta that means nothing.
-
-    Args:
-        delta: The probability with which epsilon may not hold.
-    """
-    if not 0 < delta < 1:
-        raise FedloomError(f"delta={delta}: it is a probability above 0 and below 1, such as 1e-5.")
 
 
 def _library(part: str) -> Any:

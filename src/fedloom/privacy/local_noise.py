@@ -19,9 +19,10 @@ from fedloom.core.channel_step import ChannelStep, Extras, Sender
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.privacy import ClientPrivacy, PlannedRun
+from fedloom.core.settings import OpenShare, Positive
 from fedloom.core.task import Task
 from fedloom.privacy.client_ledger import LocalLedger, check_first_reply
-from fedloom.privacy.noise_settings import SCORES, check_noise_settings
+from fedloom.privacy.noise_settings import SCORES, Noise
 from fedloom.privacy.secure_random import secure_normal
 
 
@@ -48,14 +49,11 @@ class LocalNoise(ChannelStep):
         Fact.SCORES_STAY: SCORES,
     }
 
-    noise: float = 1.0
-    clip: float = 1.0
-    delta: float = 1e-5
-    epsilon: float | None = None
+    noise: Noise = 1.0
+    clip: Positive = 1.0
+    delta: OpenShare = 1e-5
+    epsilon: Positive | None = None
     seeded: bool = False
-
-    def __post_init__(self) -> None:
-        check_noise_settings("localnoise", self.delta, self.epsilon, noise=self.noise, clip=self.clip)
 
     def client_ledgers(self, plan: PlannedRun) -> dict[str, ClientPrivacy]:
         """The ledger of the noise on updates: one use for everything that a client sends at once."""

@@ -11,14 +11,15 @@ NVFlare's filter of this name is derived, without the noise of the paper.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 import torch
+from annotated_types import Ge, Le
 from torch import Tensor
 
-from fedloom.core.errors import FedloomError
+from fedloom.core.settings import Positive
 from fedloom.privacy.update_filter import UpdateFilter
 
 
@@ -32,15 +33,9 @@ class Percentile(UpdateFilter):
         whole_weights: Filter the weights instead of their difference to those received.
     """
 
-    percentile: float = 10.0
-    gamma: float = 0.01
+    percentile: Annotated[float, Ge(0), Le(100)] = 10.0
+    gamma: Positive = 0.01
     whole_weights: bool = False
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.percentile <= 100:
-            raise FedloomError(f"percentile: percentile={self.percentile}: it must be between 0 and 100.")
-        if not 0 < self.gamma < math.inf:
-            raise FedloomError(f"percentile: gamma={self.gamma}: the largest change per step must be above 0.")
 
     def filter_changes(self, changes: Tensor, generator: torch.Generator) -> Tensor:
         """The large entries, clipped, and zeros."""

@@ -26,9 +26,10 @@ from fedloom.core.aggregator import Aggregator
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.privacy import PlannedRun
+from fedloom.core.settings import OpenShare, Positive
 from fedloom.privacy.ledger import PrivacyLedger
 from fedloom.privacy.mean_ledger import mean_ledger
-from fedloom.privacy.noise_settings import check_noise_settings
+from fedloom.privacy.noise_settings import Noise
 from fedloom.privacy.secure_random import secure_normal
 
 COUNT_NOISE = 20
@@ -60,19 +61,13 @@ class PrivateMean(Aggregator):
         Fact.SIMULATED: "accounts for draws of clients who all answer: use another aggregator",
     }
 
-    noise: float = 1.0
-    clip: float = 1.0
-    delta: float = 1e-5
-    epsilon: float | None = None
-    quantile: float | None = None
-    rate: float = 0.2
+    noise: Noise = 1.0
+    clip: Positive = 1.0
+    delta: OpenShare = 1e-5
+    epsilon: Positive | None = None
+    quantile: OpenShare | None = None
+    rate: Positive = 0.2
     seeded: bool = False
-
-    def __post_init__(self) -> None:
-        positive = {"noise": self.noise, "clip": self.clip, "rate": self.rate}
-        check_noise_settings("privatemean", self.delta, self.epsilon, **positive)
-        if self.quantile is not None and not 0 < self.quantile < 1:
-            raise FedloomError(f"privatemean: quantile={self.quantile}: it must be above 0 and below 1.")
 
     def ledger(self, plan: PlannedRun) -> PrivacyLedger:
         """The ledger of a run with this mean."""

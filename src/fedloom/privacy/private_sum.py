@@ -21,9 +21,10 @@ from fedloom.core.channel_step import ChannelStep
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.privacy import ClientPrivacy, PlannedRun
+from fedloom.core.settings import OpenShare, Positive
 from fedloom.core.task import Task
 from fedloom.privacy.client_ledger import SumLedger, check_first_reply
-from fedloom.privacy.noise_settings import SCORES, check_noise_settings
+from fedloom.privacy.noise_settings import SCORES, Noise
 from fedloom.privacy.secure_random import Uniform, secure_uniform
 from fedloom.privacy.skellam import SkellamShares
 from fedloom.secure.quantise import Grid, tensor_of_words
@@ -58,15 +59,11 @@ class PrivateSum(MaskedSum):
         Fact.SCORES_STAY: SCORES,
     }
 
-    noise: float = 1.0
-    clip: float = 1.0
-    delta: float = 1e-5
-    epsilon: float | None = None
+    noise: Noise = 1.0
+    clip: Positive = 1.0
+    delta: OpenShare = 1e-5
+    epsilon: Positive | None = None
     seeded: bool = False
-
-    def __post_init__(self) -> None:
-        check_noise_settings("privatesum", self.delta, self.epsilon, noise=self.noise, clip=self.clip)
-        super().__post_init__()
 
     def client_ledgers(self, plan: PlannedRun) -> dict[str, ClientPrivacy]:
         """The ledger of shares of noise under a sum."""

@@ -15,8 +15,9 @@ from typing import ClassVar
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.privacy import PlannedRun
+from fedloom.core.settings import OpenShare, Positive, check_settings
 from fedloom.privacy.client_ledger import SampleLedger
-from fedloom.privacy.noise_settings import SCORES, check_noise_settings
+from fedloom.privacy.noise_settings import SCORES, Noise
 
 log = logging.getLogger("fedloom")
 
@@ -50,14 +51,14 @@ class SamplePrivacy:
         Fact.ONE_STEP: "has steps of its own: use execution vectorised, loop or auto",
     }
 
-    noise: float = 1.0
-    clip: float = 1.0
-    delta: float = 1e-5
-    epsilon: float | None = None
+    noise: Noise = 1.0
+    clip: Positive = 1.0
+    delta: OpenShare = 1e-5
+    epsilon: Positive | None = None
     seeded: bool = False
 
     def __post_init__(self) -> None:
-        check_noise_settings("sample_privacy", self.delta, self.epsilon, noise=self.noise, clip=self.clip)
+        check_settings(self, "sample_privacy")
 
     def client_ledger(self, plan: PlannedRun) -> SampleLedger:
         """The ledger of clients that train by DP-SGD; a ``FedloomError`` says that the settings protect nobody.

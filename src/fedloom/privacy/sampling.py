@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.settings import PositiveShare, check_settings
 
 ADD_OR_REMOVE = "add or remove one client"
 REPLACE = "replace one client"
@@ -49,12 +50,11 @@ class PoissonDraw(ClientSampling):
         clients: How many clients there are, if that is known.
     """
 
-    rate: float
+    rate: PositiveShare
     clients: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.rate <= 1:
-            raise FedloomError(f"rate={self.rate}: the probability of a client must be above 0 and at most 1.")
+        check_settings(self)
 
     @property
     def expected(self) -> float | None:

@@ -25,8 +25,9 @@ import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
-from fedloom.privacy.accounting import check_delta, renyi_epsilon
-from fedloom.privacy.noise_settings import check_noise
+from fedloom.core.settings import Count, OpenShare, Positive, check_settings, check_value
+from fedloom.privacy.accounting import renyi_epsilon
+from fedloom.privacy.noise_settings import Noise
 from fedloom.privacy.secure_random import Uniform, poisson, secure_uniform
 
 
@@ -43,20 +44,14 @@ class SkellamShares:
             hostile.
     """
 
-    noise: float
-    clip: float
-    step: float
-    width: int
-    fewest: int
+    noise: Noise
+    clip: Positive
+    step: Positive
+    width: Count
+    fewest: Count
 
     def __post_init__(self) -> None:
-        check_noise("noise shares: noise", self.noise)
-        for name in ("clip", "step"):
-            if not 0 < getattr(self, name) < math.inf:
-                raise FedloomError(f"noise shares: {name}={getattr(self, name)}: it must be a positive number.")
-        for name in ("width", "fewest"):
-            if getattr(self, name) < 1:
-                raise FedloomError(f"noise shares: {name}={getattr(self, name)}: it must be at least 1.")
+        check_settings(self, "noise shares")
 
     @property
     def largest_norm(self) -> float:
@@ -101,7 +96,7 @@ class SkellamShares:
             sums: In how many.
             delta: The probability with which epsilon may not hold.
         """
-        check_delta(delta)
+        check_value("delta", delta, OpenShare)
         if not sums:
             return 0.0
         second = 2 * self.largest_norm
@@ -125,7 +120,6 @@ def skellam(variance: float, count: int, uniform: Uniform = secure_uniform) -> n
     """Independent Skellam numbers of mean 0.
 
     Args:
-        variance: Their variance.
         count: How many.
         uniform: Where randomness comes from.
     """

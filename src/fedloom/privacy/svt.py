@@ -24,7 +24,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedloom.core.errors import FedloomError
+from fedloom.core.settings import NonNegative, Positive, PositiveShare
 from fedloom.privacy.update_filter import UpdateFilter
 
 
@@ -41,22 +41,12 @@ class SVT(UpdateFilter):
         whole_weights: Filter the weights instead of their difference to those received.
     """
 
-    fraction: float = 0.6
-    epsilon: float = 0.1
-    noise_var: float = 1.0
-    gamma: float = 1e-5
-    tau: float = 1e-6
+    fraction: PositiveShare = 0.6
+    epsilon: Positive = 0.1
+    noise_var: Positive = 1.0
+    gamma: Positive = 1e-5
+    tau: NonNegative = 1e-6
     whole_weights: bool = False
-
-    def __post_init__(self) -> None:
-        if not 0 < self.fraction <= 1:
-            raise FedloomError(f"svt: fraction={self.fraction}: the share that passes must be above 0 and at most 1.")
-        for name in ("epsilon", "noise_var", "gamma"):
-            value = getattr(self, name)
-            if not 0 < value < math.inf:
-                raise FedloomError(f"svt: {name}={value}: give a number above 0; without a bound there is no filter.")
-        if not 0 <= self.tau < math.inf:
-            raise FedloomError(f"svt: tau={self.tau}: a threshold is a number of at least 0.")
 
     def filter_changes(self, changes: Tensor, generator: torch.Generator) -> Tensor:
         """The accepted entries with noise, and zeros."""
@@ -93,7 +83,6 @@ def laplace(count: int, scale: float, generator: torch.Generator) -> Tensor:
 
     Args:
         count: How many.
-        scale: Its scale.
         generator: The randomness.
     """
     two = torch.empty(2, count, dtype=torch.float64).exponential_(generator=generator)

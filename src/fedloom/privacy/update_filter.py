@@ -60,7 +60,6 @@ class UpdateFilter(ChannelStep):
         """What passes of one client's changes per step.
 
         Args:
-            changes: The changes.
             generator: The client's randomness.
         """
         raise NotImplementedError

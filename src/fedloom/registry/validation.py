@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from fedloom.core.errors import FedloomError, unknown
+from fedloom.core.settings import check_values
 
 UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 """What pydantic calls a key that there is not."""
@@ -25,9 +25,7 @@ def validate(kind: Any, values: Any, where: str) -> Any:
         values: The plain values.
         where: What an error calls the values, for instance the path of their file.
     """
-    for key, value in values.items() if isinstance(values, Mapping) else ():
-        if isinstance(value, float) and math.isnan(value):
-            raise FedloomError(f"{key}=nan in {where}: give a number.")
+    check_values(kind, values, where)
     try:
         return TypeAdapter(kind).validate_python(values)
     except ValidationError as error:
@@ -53,7 +51,9 @@ def _keys(kind: Any, loc: tuple[Any, ...]) -> Iterable[str]:
 
 
 def toml_value(text: str) -> Any:
-    """A text as TOML reads it, or the text itself if it is not a TOML value."""
+    """A text as TOML reads it, or the text itself if it is not a TOML value; True and False may be Python's."""
+    if text in ("True", "False"):
+        return text == "True"
     try:
         return tomllib.loads(f"v = {text}")["v"]
     except tomllib.TOMLDecodeError:

@@ -188,7 +188,7 @@ def _table(rows: Sequence[SummaryRow], score: Score) -> Iterator[str]:
         "<em>Client mean</em>: every client's model scored on that client's own test set, each client counting "
         "the same. <em>Worst decile</em>: the worst-off tenth of these clients. <em>Std over clients</em>: how far "
         f"clients lie from each other{points}. <em>MB between</em>: what clients of a chain hand to each other "
-        "without the server; it is no part of up or down. 1 MB = 10⁶ bytes.</p>"
+        "without the server; it is not part of up or down. 1 MB = 10⁶ bytes.</p>"
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.facts import Fact, holds
-from fedloom.methods.registry import METHODS
+from fedloom.registry.kinds import METHODS
 from fedloom.rounds.score import ACCURACY, Score
 from fedloom.runs.results.evidence import Race, race
 from fedloom.runs.results.history import History
@@ -106,11 +106,7 @@ def _rounds_to_reach(runs: Sequence[History], reach: float | None) -> SummaryRow
 
 
 def verdict(histories: Histories) -> str:
-    """Which method is best on the clients' tests and on the global test, or which ones cannot be told apart.
-
-    Args:
-        histories: The runs of each method.
-    """
+    """Which method is best on the clients' tests and on the global test, or which ones cannot be told apart."""
     rows, score = summary(histories), common_score(histories)
     finished = [row for row in rows if not row["stopped"]]
     found = [_race_sentence(ranked, rows, histories, test, score) for test, ranked in _races(histories, rows)]
@@ -139,9 +135,6 @@ def verdict(histories: Histories) -> str:
 def evidence(histories: Histories) -> list[dict[str, Any]]:
     """The numbers behind the verdict: on each test, a row for each rival of the leader, the nearest first.
 
-    Args:
-        histories: The runs of each method.
-
     Returns:
         Rows of ``metric``, ``leader``, ``rival``, ``lead`` (by how much the leader's mean over seeds is better, in the
         unit of the score), ``low`` and ``high`` (the 95 % interval of the lead; None with fewer than two seeds), ``p``
@@ -159,7 +152,6 @@ def is_apart(row: SummaryRow, key: str) -> bool:
     """Whether a score is that of a global model that owes nothing to clients, and has no part in comparisons.
 
     Args:
-        row: The row.
         key: The score.
     """
     return key.startswith("global_") and row[key] is not None and not row["global_model_is_federated"]

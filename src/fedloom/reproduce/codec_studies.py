@@ -103,13 +103,7 @@ def _run(request: StudyRequest) -> StudyOutcome:
 
 
 def codec_curve(label: str, place: int, runs: Sequence[History]) -> MethodCurve:
-    """The mean accuracy of some runs along the megabytes that their clients have sent so far.
-
-    Args:
-        label: The name of the curve.
-        place: Its place among all curves.
-        runs: A run per seed.
-    """
+    """The mean accuracy of some runs along the megabytes that their clients have sent so far."""
     rounds, scores = runs[0].series(SCORE)[0], np.array([history.series(SCORE)[1] for history in runs])
     sent = [
         [sum(r["bytes_up"] for r in run.records if r["round"] <= number) / 1e6 for number in rounds] for run in runs
@@ -119,12 +113,7 @@ def codec_curve(label: str, place: int, runs: Sequence[History]) -> MethodCurve:
 
 
 def codec_table(values: Mapping[str, Sequence[float]], sent: Mapping[str, Sequence[float]]) -> StudyTable:
-    """A row per codec: accuracy in points, megabytes sent up, and how many times fewer these are than without one.
-
-    Args:
-        values: The accuracies of all seeds.
-        sent: The bytes sent up.
-    """
+    """A row per codec: accuracy in points, megabytes sent up, and how many times fewer these are than without one."""
     rows = [
         (
             label,
@@ -138,12 +127,7 @@ def codec_table(values: Mapping[str, Sequence[float]], sent: Mapping[str, Sequen
 
 
 def findings(values: Mapping[str, Sequence[float]], sent: Mapping[str, Sequence[float]]) -> list[StudyFinding]:
-    """What the papers lead one to expect, and what holds here.
-
-    Args:
-        values: The accuracies of all seeds.
-        sent: The bytes sent up.
-    """
+    """What the papers lead one to expect, and what holds here."""
     plain, found = values[PLAIN], []
     for label in (label for label in values if label in CODECS and label != PLAIN):
         fewer = fmean(sent[PLAIN]) / fmean(sent[label])

@@ -33,6 +33,7 @@ from fedloom.reproduce.fedfmrl_study_runs import (
     servers_of,
     setting_text,
 )
+from fedloom.reproduce.published_tables import published
 from fedloom.reproduce.study import StudyFinding, StudyOutcome, StudyRequest, StudyTable, ahead_finding, mean_text
 from fedloom.runs.plans.plan import Member
 
@@ -45,28 +46,12 @@ ISOLATED, FEDAVG, MEAN, MEAN_MS, MIX, MIX_MS = (
     "mix, multi-scale (FedFMRL)",
 )
 SERVER, PLAIN_SERVER = "server only", "server only, O_diff 1"
-REPORTED = {
-    "cifar100": {
-        ISOLATED: "23.29 / –",
-        FEDAVG: "– / 34.17",
-        MEAN: "30.45 / –",
-        MEAN_MS: "38.06 / – (chapter 7)",
-        MIX: "30.41 / 20.88",
-        MIX_MS: "37.87 / 49.04",
-    },
-    "cifar10": {ISOLATED: "70.12 / –", FEDAVG: "– / 75.56", MEAN: "75.46 / –", MIX_MS: "77.01 / 78.11"},
-}
-"""What the document prints, clients / global model."""
 DOCUMENT_SAMPLES, RESNET_56, RESNET_56_STAGES = 10_000, 850_000, ((16, 32), (32, 16), (64, 8))
 """The document's communal samples, the parameters of its model, and maps and edge of each of its stages."""
 
 
 def ablation_members(data: str) -> list[Member]:
-    """The runs of ``fedfmrl-ablation``; the server that is alone trains as often as that of FedFMRL.
-
-    Args:
-        data: The data set.
-    """
+    """The runs of ``fedfmrl-ablation``; the server that is alone trains as often as that of FedFMRL."""
     task = equal_clients(data)
     alone = {"name": "fedfmrl", "scheme": "mean", "server_epochs": MIXING_STEPS * SERVER_EPOCHS}
     methods: dict[str, dict[str, Any]] = {
@@ -84,13 +69,8 @@ def ablation_members(data: str) -> list[Member]:
 
 
 def ablation_table(data: str, results: Results) -> StudyTable:
-    """A row per method: accuracy of clients and server, what the document prints, and bytes.
-
-    Args:
-        data: The data set.
-        results: What the runs measured.
-    """
-    rows = []
+    """A row per method: accuracy of clients and server, what the document prints, and bytes."""
+    rows, reported = [], published("fedfmrl").tables[data]
     for label, some in results.items():
         idle = label in (SERVER, PLAIN_SERVER)
         has_server = label not in (ISOLATED, MEAN, MEAN_MS)
@@ -99,7 +79,7 @@ def ablation_table(data: str, results: Results) -> StudyTable:
                 label,
                 "–" if idle else accuracy_text(some, clients_of(some)),
                 accuracy_text(some, servers_of(some)) if has_server else "–",
-                REPORTED[data].get(label, "–"),
+                reported.text(label),
                 "–" if idle else sent_text(some),
             )
         )
@@ -121,11 +101,7 @@ def document_bytes() -> StudyTable:
 
 
 def ablation_findings(results: Results) -> list[StudyFinding]:
-    """The document's claims, the controls that it lacks, and what holds here.
-
-    Args:
-        results: What the runs measured.
-    """
+    """The document's claims, the controls that it lacks, and what holds here."""
 
     found = [
         client_finding(results, "FedFMRL is above FedAvg.", MIX_MS, FEDAVG),
@@ -167,11 +143,7 @@ def ablation_findings(results: Results) -> list[StudyFinding]:
 
 
 def run_ablation(request: StudyRequest) -> StudyOutcome:
-    """Run the study.
-
-    Args:
-        request: How it is run.
-    """
+    """Run the study."""
     data = data_of(request)
     results = run_results(request, ablation_members(data))
     note = setting_text(request, f"{IMAGES[data]} images each", COMMUNAL)

@@ -31,25 +31,19 @@ from fedloom.reproduce.fedfmrl_study_runs import (
     setting_text,
     skewed_clients,
 )
+from fedloom.reproduce.published_tables import published
 from fedloom.reproduce.study import Study, StudyFinding, StudyOutcome, StudyRequest, StudyTable
 from fedloom.runs.plans.plan import Member
 
-SCHEMES = {"A": "1.00 / 19.50", "A-normalised": "–", "B": "29.63 / 19.50", "C": "29.83 / 20.88", "mean": "–"}
-ALPHAS = {"closed-form": "28.73", "gaussian": "29.14", "learned": "29.83"}
-CAPS = {0.1: "29.51", 0.4: "29.64", 0.8: "30.41"}
+SCHEMES = ("A", "A-normalised", "B", "C", "mean")
+ALPHAS = ("closed-form", "gaussian", "learned")
+CAPS = (0.1, 0.4, 0.8)
 SMALL_CAP = 0.1
-SKEWS = {
-    0.25: {MEAN: "16.78", MEAN_MS: "18.48", MIX_MS: "17.04"},
-    1.0: {MEAN: "24.92", MEAN_MS: "28.79", MIX_MS: "28.90"},
-}
+SKEWS = (0.25, 1.0)
 
 
 def mixing_members(data: str) -> list[Member]:
-    """The runs of ``fedfmrl-mixing``, all without multi-scale distillation.
-
-    Args:
-        data: The data set.
-    """
+    """The runs of ``fedfmrl-mixing``, all without multi-scale distillation."""
     task = equal_clients(data)
     settings: dict[str, dict[str, Any]] = {f"scheme {one}": {"scheme": one} for one in SCHEMES if one != "mean"}
     settings |= {f"alpha {source}": {"alpha": source} for source in ALPHAS if source != "learned"}
@@ -61,11 +55,7 @@ def mixing_members(data: str) -> list[Member]:
 
 
 def skew_members(data: str) -> list[Member]:
-    """The runs of ``fedfmrl-skew``.
-
-    Args:
-        data: The data set.
-    """
+    """The runs of ``fedfmrl-skew``."""
     methods: dict[str, dict[str, Any]] = {
         MEAN: {"name": "fld", **DISTILS},
         MEAN_MS: {"name": "fld", "multi_loss": "B", **DISTILS},
@@ -79,21 +69,24 @@ def skew_members(data: str) -> list[Member]:
 
 
 def mixing_tables(results: Results) -> list[StudyTable]:
-    """The document's tables of schemes, alphas and a_caps, with ours beside them.
-
-    Args:
-        results: What the runs measured.
-    """
+    """The document's tables of schemes, alphas and a_caps, with ours beside them."""
     learned = results["scheme C"]
-    schemes = {scheme: (results[f"scheme {scheme}"], said) for scheme, said in SCHEMES.items()}
-    schemes[f"A, a_cap {SMALL_CAP:g}"] = (results[f"scheme A, a_cap {SMALL_CAP:g}"], "–")
-    alphas = {one: (results.get(f"alpha {one}", learned), said) for one, said in ALPHAS.items()}
-    caps = {f"{cap:g}": (results.get(f"a_cap {cap:g}", learned), said) for cap, said in CAPS.items()}
+    schemes = {scheme: results[f"scheme {scheme}"] for scheme in SCHEMES}
+    schemes[f"A, a_cap {SMALL_CAP:g}"] = results[f"scheme A, a_cap {SMALL_CAP:g}"]
+    alphas = {one: results.get(f"alpha {one}", learned) for one in ALPHAS}
+    caps = {f"{cap:g}": results.get(f"a_cap {cap:g}", learned) for cap in CAPS}
     tables = []
     for name, cells in (("scheme", schemes), ("alpha", alphas), ("a_cap", caps)):
+        reported = published("fedfmrl").tables[name]
         rows = [
-            (label, accuracy_text(some, clients_of(some)), accuracy_text(some, servers_of(some)), said, sent_text(some))
-            for label, (some, said) in cells.items()
+            (
+                label,
+                accuracy_text(some, clients_of(some)),
+                accuracy_text(some, servers_of(some)),
+                reported.text(label),
+                sent_text(some),
+            )
+            for label, some in cells.items()
         ]
         columns = (name, "clients", "server's model", "document", SENT)
         tables.append(StudyTable(f"{name}: accuracy (%), and bytes up and down", columns, tuple(rows)))
@@ -101,12 +94,7 @@ def mixing_tables(results: Results) -> list[StudyTable]:
 
 
 def mixing_findings(results: Results, classes: int) -> list[StudyFinding]:
-    """What the document says of schemes, alphas and a_cap, and what holds here.
-
-    Args:
-        results: What the runs measured.
-        classes: How many classes there are.
-    """
+    """What the document says of schemes, alphas and a_cap, and what holds here."""
 
     found = [
         client_finding(results, "Scheme C is above scheme B.", "scheme C", "scheme B"),
@@ -126,27 +114,19 @@ def mixing_findings(results: Results, classes: int) -> list[StudyFinding]:
 
 
 def skew_table(results: Results) -> StudyTable:
-    """A row per method: our accuracy and the document's for each beta.
-
-    Args:
-        results: What the runs measured.
-    """
-    rows = []
+    """A row per method: our accuracy and the document's for each beta."""
+    rows, reported = [], published("fedfmrl").tables["beta"]
     for label in (MEAN, MEAN_MS, MIX_MS):
         cells = [results[f"beta {beta:g}, {label}"] for beta in SKEWS]
         ours = [accuracy_text(some, clients_of(some)) for some in cells]
-        said = [SKEWS[beta][label] for beta in SKEWS]
+        said = [reported.text(f"{beta:g}", label) for beta in SKEWS]
         rows.append((label, *ours, *said, sent_text(cells[0])))
     columns = ("method", *(f"beta {b:g}" for b in SKEWS), *(f"document, {b:g}" for b in SKEWS), SENT)
     return StudyTable("clients' accuracy (%), and bytes up and down", columns, tuple(rows))
 
 
 def skew_findings(results: Results) -> list[StudyFinding]:
-    """What the document says of unequal clients, and what holds here.
-
-    Args:
-        results: What the runs measured.
-    """
+    """What the document says of unequal clients, and what holds here."""
 
     least, most = f"beta {min(SKEWS):g}", f"beta {max(SKEWS):g}"
     found = []

@@ -53,21 +53,12 @@ Results = Mapping[str, Sequence[FmrlResult]]
 
 
 def equal_clients(data: str) -> dict[str, Any]:
-    """The task of clients with equally many random images.
-
-    Args:
-        data: The data set.
-    """
+    """The task of clients with equally many random images."""
     return _task(data, {"name": "quantities", "sizes": [IMAGES[data]] * CLIENTS}, COMMUNAL)
 
 
 def skewed_clients(data: str, beta: float) -> dict[str, Any]:
-    """The task of clients with all images, divided class by class by Dir(beta).
-
-    Args:
-        data: The data set.
-        beta: The concentration.
-    """
+    """The task of clients with all images, divided class by class by Dir(beta)."""
     return _task(data, {"name": "dirichlet", "alpha": beta}, SKEWED_COMMUNAL)
 
 
@@ -107,11 +98,7 @@ def fmrl_member(label: str, task: Mapping[str, Any], method: Mapping[str, Any], 
 
 
 def results_of(histories: Sequence[History]) -> list[FmrlResult]:
-    """What each run of a member measured.
-
-    Args:
-        histories: A run per seed.
-    """
+    """What each run of a member measured."""
     found = []
     for history in histories:
         last: Mapping[str, Any] = history.records[-1] if history.records else {"round": 0, "metrics": {}}
@@ -123,11 +110,7 @@ def results_of(histories: Sequence[History]) -> list[FmrlResult]:
 
 
 def data_of(request: StudyRequest) -> str:
-    """The data set of a study.
-
-    Args:
-        request: How the study is run.
-    """
+    """The data set of a study."""
     return request.data or "cifar100"
 
 
@@ -152,12 +135,7 @@ def plain_results(results: Results) -> dict[str, Any]:
 
 
 def run_results(request: StudyRequest, members: Sequence[Member]) -> dict[str, list[FmrlResult]]:
-    """What each member of a study measured, by its label; a run may diverge.
-
-    Args:
-        request: How the study is run.
-        members: Its runs.
-    """
+    """What each member of a study measured, by its label; a run may diverge."""
     return {label: results_of(runs) for label, runs in request.run(members, may_stop=True).items()}
 
 
@@ -195,7 +173,7 @@ def client_finding(results: Results, says: str, one: str, other: str) -> StudyFi
     Args:
         results: What the runs measured.
         says: The sentence.
-        one: The label of the run that is said to be above.
+        one: The label of the run that should be above.
         other: The label of the other.
     """
     some, others = results[one], results[other]

@@ -11,7 +11,6 @@ from statistics import fmean
 
 from fedloom.reproduce.fedharm_study_runs import (
     ABLATED,
-    BLOCKS,
     CLIENTS,
     COMMUNAL,
     DATA,
@@ -26,9 +25,11 @@ from fedloom.reproduce.fedharm_study_runs import (
     Arm,
     ablations,
     arms,
+    document_blocks,
     fedharm_rem,
     model_kilobytes,
 )
+from fedloom.reproduce.published_tables import published
 from fedloom.reproduce.study import (
     Study,
     StudyFinding,
@@ -41,12 +42,6 @@ from fedloom.reproduce.study import (
 from fedloom.runs.plans.plan import Member, folder_name
 from fedloom.runs.results.history import History
 
-REPORTED = {
-    "cifar10": {"FedHARM res": (82.88, 81.51, 78.01), "FedHARM rem": (83.87, 82.03, 79.76)},
-    "cifar100": {"FedHARM res": (52.38, 52.54, 38.89), "FedHARM rem": (53.9, 51.49, 40.03)},
-    "mnist": {"FedHARM res": (98.79, 98.42, 97.93), "FedHARM rem": (98.94, 98.65, 98.54)},
-}
-"""The document's mean client accuracies with 5, 10 and 20 clients."""
 SCORE = "client_model/own_test/accuracy/mean"
 Values = Mapping[tuple[str, int], Sequence[History]]
 """The runs of each arm and number of clients, one per seed."""
@@ -118,28 +113,17 @@ def _note(request: StudyRequest) -> str:
 
 
 def accuracy_table(data: str, values: Values) -> StudyTable:
-    """Mean client accuracies beside the document's: a row per arm, a column per number of clients.
-
-    Args:
-        data: The data set.
-        values: The runs.
-    """
-    rows = []
+    """Mean client accuracies beside the document's: a row per arm, a column per number of clients."""
+    rows, reported = [], published("fedharm").tables["accuracy"]
     for arm in arms(data):
-        theirs = REPORTED[data].get(arm.label, ("–",) * len(CLIENTS))
         ours = [mean_text(_accuracies(values[arm.label, clients])) for clients in CLIENTS]
-        rows.append((arm.label, *ours, " / ".join(map(str, theirs))))
+        rows.append((arm.label, *ours, reported.text(f"{data}, {arm.label}")))
     columns = ("arm", *(f"{clients} clients" for clients in CLIENTS), "the document's")
     return StudyTable(f"{data}: mean client accuracy (%)", columns, tuple(rows))
 
 
 def byte_table(data: str, values: Values) -> StudyTable:
-    """What a client sends and gets per round, beside its model's own size.
-
-    Args:
-        data: The data set.
-        values: The runs.
-    """
+    """What a client sends and gets per round, beside its model's own size."""
     rows = []
     for arm in arms(data):
         sent = [_bytes(values[arm.label, clients]) for clients in CLIENTS]
@@ -160,12 +144,7 @@ def _bytes(runs: Sequence[History]) -> tuple[str, str]:
 
 
 def findings(data: str, values: Values) -> list[StudyFinding]:
-    """What the document says of FedHARM, its missing controls, and what holds here.
-
-    Args:
-        data: The data set.
-        values: The runs.
-    """
+    """What the document says of FedHARM, its missing controls, and what holds here."""
 
     def above(says: str, one: tuple[str, int], other: tuple[str, int], by: float = 0.0) -> StudyFinding:
         first, second = _accuracies(values[one]), _accuracies(values[other])
@@ -211,19 +190,14 @@ def block_table(data: str, maps: Sequence[Sequence[Sequence[int]]]) -> StudyTabl
     rows = []
     for number, name in enumerate(REM):
         ours = ["–".join(map(str, seed[number])) for seed in maps]
-        theirs = (1, 2, 3, 4) if name in RES else BLOCKS[data]
+        theirs = (1, 2, 3, 4) if name in RES else document_blocks(data)
         rows.append((name, ", ".join(ours), "–".join(map(str, theirs))))
     columns = ("network", "ours, by seed", "the document's")
     return StudyTable(f"{data}: blocks for the four of a ResNet", columns, tuple(rows))
 
 
 def ablation_findings(data: str, values: Values) -> list[StudyFinding]:
-    """What the document says of FedHARM's parts, and what holds here.
-
-    Args:
-        data: The data set.
-        values: The runs.
-    """
+    """What the document says of FedHARM's parts, and what holds here."""
 
     def above(says: str, one: str, other: str) -> StudyFinding:
         first, second = _accuracies(values[one, ABLATED]), _accuracies(values[other, ABLATED])

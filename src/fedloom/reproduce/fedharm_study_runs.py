@@ -16,6 +16,7 @@ from typing import Any
 
 from fedloom.models import build
 from fedloom.registry.spec import split_spec
+from fedloom.reproduce.published_tables import published
 
 DATA = ("cifar10", "cifar100", "mnist")
 CLIENTS = (5, 10, 20)
@@ -32,8 +33,6 @@ RESNET = "widths=[8,16,24,32],stem_stride=2"
 INVERTED = "widths=[8,8,8,16,16,24,32],stem_stride=2"
 RES = {name: f"{name}:{RESNET}" for name in ("resnet8", "resnet14")}
 REM = RES | {name: f"{name}:{INVERTED}" for name in ("mini-mobilenet", "mini-efficientnet")}
-BLOCKS = {"cifar10": (1, 2, 6, 7), "cifar100": (1, 3, 6, 7), "mnist": (1, 5, 6, 7)}
-"""The document's blocks of EfficientNet and MobileNet for the four of ResNet."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +44,7 @@ class Arm:
     method: Mapping[str, Any] = field(default_factory=dict)
 
     def config(self, data: str, clients: int) -> dict[str, Any]:
-        """The config of its runs.
-
-        Args:
-            data: The data set.
-            clients: The number of clients.
-        """
+        """The config of its runs."""
         names = {name: {"model": model, "share": 1 / len(self.pool)} for name, model in self.pool.items()}
         return {
             "task": {
@@ -75,31 +69,24 @@ UNALIGNED = Arm("no alignment (a = 1)", method={"name": "fedharm", "a": 1.0})
 FEDHARM_RES = Arm("FedHARM res", RES, {"name": "fedharm", "k": K})
 
 
-def fedharm_rem(data: str) -> Arm:
-    """FedHARM on all families, with the document's map of blocks.
+def document_blocks(data: str) -> tuple[int, ...]:
+    """The document's blocks of EfficientNet and MobileNet for the four of ResNet."""
+    return tuple(map(int, published("fedharm").tables["blocks"].rows[data]))
 
-    Args:
-        data: The data set.
-    """
-    blocks = {name: BLOCKS[data] for name in REM if name not in RES}
+
+def fedharm_rem(data: str) -> Arm:
+    """FedHARM on all families, with the document's map of blocks."""
+    blocks = {name: document_blocks(data) for name in REM if name not in RES}
     return Arm("FedHARM rem", method={"name": "fedharm", "k": K, "align": blocks})
 
 
 def arms(data: str) -> tuple[Arm, ...]:
-    """What is compared for every number of clients.
-
-    Args:
-        data: The data set.
-    """
+    """What is compared for every number of clients."""
     return (ISOLATED, UNALIGNED, FEDHARM_RES, fedharm_rem(data))
 
 
 def ablations(data: str) -> tuple[Arm, ...]:
-    """What is compared for one number of clients.
-
-    Args:
-        data: The data set.
-    """
+    """What is compared for one number of clients."""
     return (
         UNALIGNED,
         fedharm_rem(data),
@@ -114,22 +101,12 @@ def ablations(data: str) -> tuple[Arm, ...]:
 
 @cache
 def model_bytes(spec: str, data: str) -> int:
-    """The size of one network of a pool.
-
-    Args:
-        spec: The network, with its options.
-        data: The data set.
-    """
+    """The size of one network of a pool."""
     name, options = split_spec(spec)
     shape, classes = ((1, 28, 28), 10) if data == "mnist" else ((3, 32, 32), 100 if data == "cifar100" else 10)
     return 4 * sum(parameter.numel() for parameter in build(name, shape, classes, 0, **options).parameters())
 
 
 def model_kilobytes(arm: Arm, data: str) -> float:
-    """The mean size of the networks of an arm's pool.
-
-    Args:
-        arm: The arm.
-        data: The data set.
-    """
+    """The mean size of the networks of an arm's pool."""
     return fmean(model_bytes(spec, data) for spec in arm.pool.values()) / 1000

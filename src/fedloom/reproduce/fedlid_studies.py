@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
+from fedloom.reproduce.published_tables import PublishedTable, published
 from fedloom.reproduce.study import (
     Study,
     StudyFinding,
@@ -31,18 +32,6 @@ SKEWS = {"IID": 1.0, "non-IID": 0.5}
 """The document's words, and the concentrations that it means by them."""
 SHARES = (0.2, 0.6, 1.0)
 FEDAVG, FEDLID, FEDSIMCLR, FEDCA = "FedAvg", "FedLID", "FedSimCLR + probe", "FedCA + probe"
-SERVER_REPORTED = {
-    "supervised 20 %": ("42.15", "32.83"),
-    "supervised 60 %": ("42.74", "32.84"),
-    "supervised 100 %": ("43.98", "35.16"),
-    FEDLID: ("47.52", "48.88"),
-}
-LABELS_REPORTED = {
-    FEDSIMCLR: ("34.18", "33.63"),
-    FEDCA: ("39.47", "38.94"),
-    f"10 % labels, {FEDCA}": ("32.09", "22.46"),
-    f"10 % labels, {FEDLID}": ("33.51", "24.12"),
-}
 SERVER_METHOD = {"name": "fedlid", "server_epochs": SERVER_EPOCHS, "server_batch": 128, "server_lr": 0.03}
 SUPERVISED = {**SERVER_METHOD, "server_loss": "supervised"}
 METHODS: dict[str, dict[str, Any]] = {
@@ -121,11 +110,7 @@ def pretraining_member() -> Member:
 
 
 def pretrained_members(request: StudyRequest) -> list[Member]:
-    """The runs of ``fedlid-pretraining``, which start from the same network or from random ones.
-
-    Args:
-        request: How the study is run.
-    """
+    """The runs of ``fedlid-pretraining``, which start from the same network or from random ones."""
     methods = {FEDAVG: METHODS[FEDAVG], "supervised 100 %": SUPERVISED, FEDLID: METHODS[FEDLID]}
     start = str(pretraining_member().folder(request.out, 0))
     members = []
@@ -146,18 +131,20 @@ def bytes_of(histories: Sequence[History]) -> str:
     return f"{sent / 1e6:.3f} MB"
 
 
-def lid_table(results: Results, reported: Mapping[str, tuple[str, str]]) -> StudyTable:
+def lid_table(results: Results, reported: PublishedTable) -> StudyTable:
     """A row per method: our accuracies under both skews, the document's, and bytes.
 
     Args:
         results: What the runs measured, by skew and label.
-        reported: What the document prints, by label.
+        reported: What the document prints: a row per label, a column per skew.
     """
     labels = dict.fromkeys(label.partition(", ")[2] for label in results)
     rows = []
     for label in labels:
         ours = [mean_text(accuracies(results[f"{skew}, {label}"])) for skew in SKEWS]
-        rows.append((label, *ours, *reported.get(label, ("–", "–")), bytes_of(results[f"non-IID, {label}"])))
+        rows.append(
+            (label, *ours, *(reported.text(label, skew) for skew in SKEWS), bytes_of(results[f"non-IID, {label}"]))
+        )
     columns = ("method", "IID", "non-IID", "document, IID", "document, non-IID", "per client and round")
     return StudyTable(
         "mean accuracy of clients' models on the test set (%), and bytes up and down", columns, tuple(rows)
@@ -170,7 +157,7 @@ def above(results: Results, says: str, one: str, other: str) -> StudyFinding:
     Args:
         results: What the runs measured.
         says: The sentence.
-        one: The label of the run that is said to be above.
+        one: The label of the run that should be above.
         other: The label of the other.
     """
     a, b = accuracies(results[one]), accuracies(results[other])
@@ -178,11 +165,7 @@ def above(results: Results, says: str, one: str, other: str) -> StudyFinding:
 
 
 def server_findings(results: Results) -> list[StudyFinding]:
-    """What the document says of the server, the control that it lacks, and what holds here.
-
-    Args:
-        results: What the runs measured.
-    """
+    """What the document says of the server, the control that it lacks, and what holds here."""
     found = []
     for skew in SKEWS:
         for share in SHARES:
@@ -206,11 +189,7 @@ def _gain(results: Results, skew: str, other: str) -> list[float]:
 
 
 def label_findings(results: Results) -> list[StudyFinding]:
-    """What the document says of scarce labels, and what holds here.
-
-    Args:
-        results: What the runs measured.
-    """
+    """What the document says of scarce labels, and what holds here."""
     found = []
     for skew in SKEWS:
         few = f"{skew}, 10 % labels"
@@ -223,11 +202,7 @@ def label_findings(results: Results) -> list[StudyFinding]:
 
 
 def pretraining_findings(results: Results) -> list[StudyFinding]:
-    """Whether the comparison depends on where networks start, which the document does not vary.
-
-    Args:
-        results: What the runs measured.
-    """
+    """Whether the comparison depends on where networks start, which the document does not vary."""
     found = []
     for how in ("random", "pre-trained"):
         for label in ("supervised 100 %", FEDAVG):
@@ -252,22 +227,18 @@ def _outcome(
 
 def _run_server(request: StudyRequest) -> StudyOutcome:
     results = request.run(server_members(request))
-    table, found = lid_table(results, SERVER_REPORTED), server_findings(results)
+    table, found = lid_table(results, published("fedlid").tables["server"]), server_findings(results)
     return _outcome("fedlid-server", "FedLID: a server with and without labels", request, results, table, found)
 
 
 def _run_labels(request: StudyRequest) -> StudyOutcome:
     results = request.run(label_members(request))
-    table, found = lid_table(results, LABELS_REPORTED), label_findings(results)
+    table, found = lid_table(results, published("fedlid").tables["labels"]), label_findings(results)
     return _outcome("fedlid-labels", "FedLID: clients with few labels, or none", request, results, table, found)
 
 
 def pretraining_table(results: Results) -> StudyTable:
-    """A row per method: accuracies from both starts, and bytes.
-
-    Args:
-        results: What the runs measured.
-    """
+    """A row per method: accuracies from both starts, and bytes."""
     rows = []
     for label in (FEDAVG, "supervised 100 %", FEDLID):
         some = [results[f"non-IID, {label}, {how}"] for how in ("random", "pre-trained")]

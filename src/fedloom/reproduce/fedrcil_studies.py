@@ -31,34 +31,35 @@ from fedloom.reproduce.fedrcil_study_runs import (
     stream_results,
     stream_task,
 )
+from fedloom.reproduce.published_tables import published
 from fedloom.reproduce.study import Study, StudyFinding, StudyOutcome, StudyRequest, StudyTable
 from fedloom.runs.plans.plan import Member
 
 FINE_TUNING, REHEARSAL, JOINT = "fine-tuning (FedAvg)", "FedAvg with exemplars", "joint training"
-STREAM: Mapping[str, tuple[dict[str, Any], str]] = {
-    "m_u 0": ({"m_u": 0.0}, "10.96"),
-    "m_u 0.25, b 4": ({"m_u": 0.25}, "26.07"),
-    "m_u 0.5, b 4": ({}, "26.79"),
-    "m_u 1, b 4": ({"m_u": 1.0}, "25.42"),
-    "m_u 0.5, b 1": ({"buffer": 1}, "15.76"),
-    "m_u 0.5, b 2": ({"buffer": 2}, "19.52"),
-    "m_u 0.5, b 3": ({"buffer": 3}, "21.12"),
-    "m_u 0, labels": ({"m_u": 0.0, "exemplar_epochs": EPOCHS}, "–"),
-    "m_u 0.5, b 4, labels": ({"exemplar_epochs": EPOCHS}, "–"),
+STREAM: Mapping[str, dict[str, Any]] = {
+    "m_u 0": {"m_u": 0.0},
+    "m_u 0.25, b 4": {"m_u": 0.25},
+    "m_u 0.5, b 4": {},
+    "m_u 1, b 4": {"m_u": 1.0},
+    "m_u 0.5, b 1": {"buffer": 1},
+    "m_u 0.5, b 2": {"buffer": 2},
+    "m_u 0.5, b 3": {"buffer": 3},
+    "m_u 0, labels": {"m_u": 0.0, "exemplar_epochs": EPOCHS},
+    "m_u 0.5, b 4, labels": {"exemplar_epochs": EPOCHS},
 }
-"""The runs of FedRCIL on the stream, with the document's accuracy; ``labels``: the passes of the authors' code."""
-MULTI_LOSS: Mapping[str, tuple[dict[str, Any], str]] = {
-    "isolated": ({"name": "local"}, "23.29"),
-    "FedAvg": ({"name": "fedavg"}, "34.17"),
-    "FLD, class means": ({"name": "fld", "common": False}, "20.61"),
-    "FLD, penultimate": ({"name": "fld", "layer": "penultimate"}, "19.71"),
-    "FLD": ({"name": "fld"}, "28.41"),
-    "m_A": ({"name": "fld", "multi_loss": "A"}, "32.03"),
-    "m_B": ({"name": "fld", "multi_loss": "B"}, "38.06"),
-    "m_C": ({"name": "fld", "multi_loss": "C"}, "37.82"),
+"""The runs of FedRCIL on the stream; ``labels``: the passes of the authors' code."""
+MULTI_LOSS: Mapping[str, dict[str, Any]] = {
+    "isolated": {"name": "local"},
+    "FedAvg": {"name": "fedavg"},
+    "FLD, class means": {"name": "fld", "common": False},
+    "FLD, penultimate": {"name": "fld", "layer": "penultimate"},
+    "FLD": {"name": "fld"},
+    "m_A": {"name": "fld", "multi_loss": "A"},
+    "m_B": {"name": "fld", "multi_loss": "B"},
+    "m_C": {"name": "fld", "multi_loss": "C"},
 }
-SKEWS = {0.25: ("16.45", "18.48", "10.22"), 1.0: ("22.10", "28.79", "16.62")}
-"""The document's accuracy of FLD, FLD with its multi-loss, and FedRCIL, by beta."""
+SKEWS = (0.25, 1.0)
+"""The concentrations beta that the document and this study have in common."""
 SKEW_METHODS: Mapping[str, dict[str, Any]] = {
     "FLD": {"name": "fld", "epochs": DISTILLATION_EPOCHS},
     "m_B": {"name": "fld", "multi_loss": "B", "epochs": DISTILLATION_EPOCHS},
@@ -74,15 +75,14 @@ def stream_members(_: StudyRequest) -> list[Member]:
         stream_member(REHEARSAL, task, {"name": "fedavgexemplars", "exemplars": EXEMPLARS}),
         stream_member(JOINT, stream_task(joint=True), {"name": "centralised"}),
     ]
-    return baselines + [stream_member(label, task, {**METHOD, **one}) for label, (one, _) in STREAM.items()]
+    return baselines + [stream_member(label, task, {**METHOD, **one}) for label, one in STREAM.items()]
 
 
 def multi_loss_members(_: StudyRequest) -> list[Member]:
     """The runs of ``fedrcil-multiloss``: all classes from the beginning."""
     task, distils = stream_task(stream=False), {"epochs": DISTILLATION_EPOCHS}
     return [
-        stream_member(label, task, one | (distils if one["name"] == "fld" else {}))
-        for label, (one, _) in MULTI_LOSS.items()
+        stream_member(label, task, one | (distils if one["name"] == "fld" else {})) for label, one in MULTI_LOSS.items()
     ]
 
 
@@ -96,27 +96,18 @@ def skew_members(_: StudyRequest) -> list[Member]:
 
 
 def stream_table(results: StreamResults) -> StudyTable:
-    """Accuracy after each task, forgetting and bytes: a row per run, with the document's final accuracy.
-
-    Args:
-        results: What the runs measured.
-    """
-    said = {label: reported for label, (_, reported) in STREAM.items()}
-    rows = []
+    """Accuracy after each task, forgetting and bytes: a row per run, with the document's final accuracy."""
+    rows, reported = [], published("fedrcil").tables["stream"]
     for label, some in results.items():
         after = [points_text([one.tasks[number] for one in some]) for number in range(TASKS)]
-        rows.append((label, *after, points_text(forgetting_of(some)), bytes_per_round(some), said.get(label, "–")))
+        rows.append((label, *after, points_text(forgetting_of(some)), bytes_per_round(some), reported.text(label)))
     tasks = tuple(f"task {number}" for number in range(1, TASKS + 1))
     columns = ("run", *tasks, "forgetting", "bytes per round", "document (task 5)")
     return StudyTable("Accuracy on all classes so far after each task (%)", columns, tuple(rows))
 
 
 def stream_findings(results: StreamResults) -> list[StudyFinding]:
-    """What the document says of contrast and buffer (T8), and how the baselines that it lacks compare.
-
-    Args:
-        results: What the runs measured.
-    """
+    """What the document says of contrast and buffer (T8), and how the baselines that it lacks compare."""
     none, usual, one, more = "m_u 0", "m_u 0.5, b 4", "m_u 0.5, b 1", "m_u 1, b 4"
     return [
         forgets_less(results, "T8: m_u = 0.5 forgets less than m_u = 0.", usual, none),
@@ -138,24 +129,17 @@ def stream_findings(results: StreamResults) -> list[StudyFinding]:
 
 
 def multi_loss_table(results: StreamResults) -> StudyTable:
-    """Accuracy and bytes of each method, with the document's accuracy.
-
-    Args:
-        results: What the runs measured.
-    """
+    """Accuracy and bytes of each method, with the document's accuracy."""
+    reported = published("fedrcil").tables["multi_loss"]
     rows = [
-        (label, points_text(accuracies_of(some)), bytes_per_round(some), MULTI_LOSS[label][1])
+        (label, points_text(accuracies_of(some)), bytes_per_round(some), reported.text(label))
         for label, some in results.items()
     ]
     return StudyTable("Accuracy of clients' models (%)", ("method", "ours", "bytes per round", "document"), tuple(rows))
 
 
 def multi_loss_findings(results: StreamResults) -> list[StudyFinding]:
-    """What the document says of multi-losses (T6), and whether distillation sends less than FedAvg.
-
-    Args:
-        results: What the runs measured.
-    """
+    """What the document says of multi-losses (T6), and whether distillation sends less than FedAvg."""
     found = [
         above(results, "T6: m_B is above plain FLD.", "m_B", "FLD"),
         above(results, "T6: plain FLD is above isolated clients.", "FLD", "isolated"),
@@ -174,27 +158,19 @@ def multi_loss_findings(results: StreamResults) -> list[StudyFinding]:
 
 
 def skew_table(results: StreamResults) -> StudyTable:
-    """A row per method: our accuracy and the document's for each beta.
-
-    Args:
-        results: What the runs measured.
-    """
-    rows = []
-    for number, label in enumerate(SKEW_METHODS):
+    """A row per method: our accuracy and the document's for each beta."""
+    rows, reported = [], published("fedrcil").tables["beta"]
+    for label in SKEW_METHODS:
         ours = [points_text(accuracies_of(results[f"beta {beta:g}, {label}"])) for beta in SKEWS]
         sent = bytes_per_round(results[f"beta {min(SKEWS):g}, {label}"])
-        rows.append((label, *ours, sent, *(said[number] for said in SKEWS.values())))
+        rows.append((label, *ours, sent, *(reported.text(f"{beta:g}", label) for beta in SKEWS)))
     betas = [f"beta {beta:g}" for beta in SKEWS]
     columns = ("method", *betas, "bytes per round", *(f"document, {beta}" for beta in betas))
     return StudyTable("Accuracy of clients' models (%)", columns, tuple(rows))
 
 
 def skew_findings(results: StreamResults) -> list[StudyFinding]:
-    """What the document says of clients whose classes differ.
-
-    Args:
-        results: What the runs measured.
-    """
+    """What the document says of clients whose classes differ."""
     low, high = (f"beta {beta:g}" for beta in SKEWS)
     found = [
         above(results, f"{label}: accuracy rises with beta.", f"{high}, {label}", f"{low}, {label}")

@@ -106,21 +106,12 @@ def stream_member(label: str, task: Mapping[str, Any], method: Mapping[str, Any]
 
 
 def stream_results(request: StudyRequest, members: Sequence[Member]) -> dict[str, list[StreamResult]]:
-    """What each member of a study measured, by its label.
-
-    Args:
-        request: How the study is run.
-        members: Its runs.
-    """
+    """What each member of a study measured, by its label."""
     return {label: [result_of(history) for history in runs] for label, runs in request.run(members).items()}
 
 
 def result_of(history: History) -> StreamResult:
-    """What a run measured on the test set, or else on clients' test parts; FedAvg's clients have the shared model.
-
-    Args:
-        history: The run.
-    """
+    """What a run measured on the test set, or else on clients' test parts; FedAvg's clients have the shared model."""
     scored = [record["metrics"] for record in history.records if f"{OWN_TEST}accuracy/mean" in record["metrics"]]
     where = TEST if f"{TEST}accuracy/mean" in scored[-1] else OWN_TEST
     accuracies = tuple(metrics[f"{where}accuracy/mean"] for metrics in scored)
@@ -154,7 +145,7 @@ def above(results: StreamResults, says: str, one: str, other: str) -> StudyFindi
     Args:
         results: What the runs measured.
         says: The document's sentence.
-        one: The label of the run that is said to be above.
+        one: The label of the run that should be above.
         other: The label of the other.
     """
     a, b = accuracies_of(results[one]), accuracies_of(results[other])
@@ -167,7 +158,7 @@ def forgets_less(results: StreamResults, says: str, one: str, other: str) -> Stu
     Args:
         results: What the runs measured.
         says: The document's sentence.
-        one: The label of the run that is said to forget less.
+        one: The label of the run that should forget less.
         other: The label of the other.
     """
     a, b = forgetting_of(results[one]), forgetting_of(results[other])

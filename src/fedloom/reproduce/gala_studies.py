@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from statistics import fmean
 
-from fedloom.reproduce.gala_reported import CENTRALISED, REPORTED
 from fedloom.reproduce.gala_study_runs import (
     AVG,
     AVG_SN,
@@ -29,6 +28,7 @@ from fedloom.reproduce.gala_study_runs import (
     StudyMethod,
     TrainingCase,
 )  # fmt: skip
+from fedloom.reproduce.published_tables import published
 from fedloom.reproduce.study import (
     Study,
     StudyFinding,
@@ -59,11 +59,17 @@ def accuracy_tables(plan: GalaPlan, scores: GalaScores) -> list[StudyTable]:
     ]
 
 
+def _reported(graph: str, clients: int, mode: str) -> dict[str, float]:
+    """The document's accuracies of a case, by method; one number for centralised training, which has no clients."""
+    tables, case = published("gala").tables, f"{graph}, {clients}, {mode}"
+    central = tables["centralised"].row(graph) if mode == "global" else {}
+    return tables["accuracy"].row(case) | tables["parts"].row(case) | central
+
+
 def _cells(plan: GalaPlan, scores: GalaScores, method: StudyMethod, case: TrainingCase) -> list[str]:
     cells = []
     for mode in MODES:
-        reported = REPORTED.get((plan.graph, case.clients, mode), {}).get(method.name)
-        reported = CENTRALISED[plan.graph] if method is CENTRAL and mode == "global" else reported
+        reported = _reported(plan.graph, case.clients, mode).get(method.name)
         shared = scores.get((method, case, f"shared {mode}"))
         cells += [
             mean_text(scores[method, case, mode]),
@@ -80,7 +86,7 @@ def orderings(
     found = []
     for case in plan.cases:
         for mode in MODES:
-            reported = REPORTED.get((plan.graph, case.clients, mode), {})
+            reported = _reported(plan.graph, case.clients, mode)
             for better, worse in pairs:
                 known = better.name in reported and worse.name in reported
                 gap = f" by {100 * (reported[better.name] - reported[worse.name]):.1f} points" if known else ""

@@ -1,8 +1,8 @@
 """What robust rules save: every rule against sign flipping and ALIE, where clients are alike and where they differ.
 
-FedAvg on MNIST with 30 clients and a small network, so that a run takes a second. A rule that has to be told how many
-clients are hostile is told the truth, and 10 % where nobody is. What it cannot bear is left empty. Rules that compare
-clients are tried with buckets of two as well, where clients differ.
+FedAvg on MNIST with 30 clients and a small network, so that a run takes a second. A rule that needs the hostile
+clients' share gets the true one, and 10 % where nobody is hostile. What it cannot withstand is left empty. Rules that
+compare clients are tried with buckets of two as well, where clients differ.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from fedloom.aggregation.registry import AGGREGATORS
 from fedloom.aggregation.robust_rule import ShareRule
 from fedloom.core.errors import FedloomError
+from fedloom.registry.kinds import AGGREGATORS
 from fedloom.reproduce.study import (
     Study,
     StudyFinding,
@@ -30,7 +30,7 @@ from fedloom.runs.results.history import History
 CLIENTS, ROUNDS, STEPS = 30, 12, 8
 ALIKE, DIFFERENT = 100.0, 0.3
 """Dirichlet's alpha of clients that are alike, and of clients that differ."""
-RULES = tuple(name for name in AGGREGATORS if name != "privatemean")
+RULES = tuple(name for name in AGGREGATORS.builtin if name != "privatemean")
 SCORE = "global_model/global_test/accuracy"
 
 
@@ -81,7 +81,7 @@ class Defence:
         return self.rule if self.bucket == 1 else f"{self.rule}, bucket {self.bucket}"
 
     def config(self, threat: Threat) -> dict[str, Any] | None:
-        """Its section of a run's config; None if it refuses to bear a threat."""
+        """Its section of a run's config; None if it cannot withstand a threat."""
         kind = AGGREGATORS[self.rule]
         settings: dict[str, Any] = {"share": threat.share or SHARES[0]} if issubclass(kind, ShareRule) else {}
         settings |= {"bucket": self.bucket} if self.bucket > 1 else {}

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from fedloom.channel.channel import Channel
-from fedloom.channel.down_channel import DownChannel
-from fedloom.channel.downlink import Downlink
+from fedloom.channel.downlink import DownChannel, Downlink
 from fedloom.core.aggregator import Aggregator
 from fedloom.core.algorithm import Algorithm, ServerStep
 from fedloom.core.channel_step import ChannelStep

@@ -7,12 +7,12 @@ stop and a resume change nothing.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.settings import Count, NonNegative, check_settings
 from fedloom.core.task import FederationView
 from fedloom.rounds.score import Score, lower_is_better
 from fedloom.rounds.scoring import has_validation
@@ -32,15 +32,12 @@ class EarlyStopping:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
-    patience: int
+    patience: Count
     metric: str | None = None
-    min_delta: float = 0.0
+    min_delta: NonNegative = 0.0
 
     def __post_init__(self) -> None:
-        if self.patience < 1:
-            raise FedloomError(f"early_stopping.patience={self.patience}: it must be at least 1.")
-        if not 0 <= self.min_delta < math.inf:
-            raise FedloomError(f"early_stopping.min_delta={self.min_delta}: it must not be negative.")
+        check_settings(self, "early_stopping")
         if self.metric is not None and not self.metric.startswith(MEASURED_ON):
             raise FedloomError(
                 f"early_stopping.metric={self.metric}: it must be measured on validation data, for instance "

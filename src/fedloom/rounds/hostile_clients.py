@@ -32,6 +32,18 @@ class HostileClients:
     told: set[str] = field(default_factory=set, compare=False)
     """The warnings that were given: each is given once in a run."""
 
+    @property
+    def server_is_hostile(self) -> bool:
+        """Whether the server, and not only its clients, sends or looks at something."""
+        kind = type(self.adversary)
+        sends = kind.poison_message is not Adversary.poison_message
+        return sends or kind.look_at_replies is not Adversary.look_at_replies
+
+    @property
+    def clients_collude(self) -> bool:
+        """Whether hostile clients agree on what they send."""
+        return type(self.adversary).collude is not Adversary.collude
+
     def poison_task(self, task: Task, seed: int) -> Task:
         """The task with the data of hostile clients changed. Too few of them for their attack are refused."""
         self._check_colluders(task)

@@ -16,7 +16,7 @@ import torch
 
 import fedloom
 from fedloom import engines as engine
-from fedloom.aggregation.weighting import weights
+from fedloom.aggregation.mean import weights
 from fedloom.channel.sub_model_step import SubModelStep
 from fedloom.config.compatibility import check_compatibility
 from fedloom.config.python_objects import object_marks

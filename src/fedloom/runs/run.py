@@ -15,8 +15,9 @@ from fedloom.core.arguments import observer_list, path_from
 from fedloom.core.errors import FedloomError, StoppedWarning
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task, check_task
-from fedloom.metrics.registry import complete_metrics
-from fedloom.registry.named_part import hyperparameters
+from fedloom.metrics.make_metrics import complete_metrics
+from fedloom.registry.kinds import METHODS
+from fedloom.registry.plain_values import hyperparameters
 from fedloom.runs.folder.load_config import load_config_to_resume
 from fedloom.runs.more_rounds import with_rounds
 from fedloom.runs.prepare import prepare
@@ -144,4 +145,4 @@ def task_section(task: Task) -> dict[str, Any]:
 
 def method_section(method: Algorithm) -> dict[str, Any]:
     """The section of a config for a method object."""
-    return {"name": type(method).__name__.lower(), **hyperparameters(method)}
+    return {"name": METHODS.name_of(type(method)) or type(method).__name__.lower(), **hyperparameters(method)}

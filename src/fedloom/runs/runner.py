@@ -30,7 +30,6 @@ from fedloom.rounds.run_state import RunState, initial_state
 from fedloom.rounds.score import scores_of
 from fedloom.rounds.scoring import is_scored, score_models
 from fedloom.runs.earlier_round import go_back_to_round
-from fedloom.runs.earlier_version import as_started, refuse_changed_state, refuse_changed_task
 from fedloom.runs.fingerprint import refuse_other_task
 from fedloom.runs.folder.checkpoint import go_back, load_checkpoint, save_checkpoint, save_start, write_results
 from fedloom.runs.folder.folder_lock import lock_folder
@@ -114,7 +113,6 @@ def resume(
     With ``from_round`` it goes back to the checkpoint of that round first, and its settings may be others.
     """
     with lock_folder(folder), explain_full_disk(folder):
-        prepared = as_started(prepared, folder)
         state, history = _state_to_resume(prepared, folder, from_round)
         for observe in observers:
             for record in history.records:
@@ -135,8 +133,6 @@ def _state_to_resume(prepared: Prepared, folder: Path, from_round: int | None) -
     if scores_of(history.config) != scores_of(prepared.plain):
         raise FedloomError(f"{folder} was started with other metrics: give resume a task with the same ones.")
     _refuse_other_torch(began_with, now, folder)
-    if began_with.get("task") != now["task"]:
-        refuse_changed_task(history.config, folder)
     refuse_other_task(began_with, now["task"], str(folder), "give resume the same task, or restore the data")
     if from_round is not None:
         go_back_to_round(prepared, folder, from_round)
@@ -148,7 +144,6 @@ def _state_to_resume(prepared: Prepared, folder: Path, from_round: int | None) -
     state = load_checkpoint(folder, prepared.composition.task.federation.clients)
     if state is None:  # stopped before its first checkpoint: start again
         state, history.records = initial_state(prepared.composition), []
-    refuse_changed_state(state, prepared, history.config, folder)
     history.records = [record for record in history.records if record["round"] <= state.round]
     keep_records(folder, history.records)
     return state, history

@@ -79,7 +79,7 @@ def check_outputs(task: Task) -> None:
         task: The task of the run.
     """
     first = task.federation.train.order[:1]
-    if not len(first) or task.federation.graphs is not None:
+    if not len(first) or not task.federation.samples_are_independent:
         return
     model = copy.deepcopy(task.model)
     with torch.random.fork_rng(devices=[]):  # dropout draws from torch's own generator

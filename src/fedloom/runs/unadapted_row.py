@@ -11,7 +11,7 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.model.adapted_model import model_row
 from fedloom.core.task import Task
-from fedloom.methods.registry import METHODS, canonical_method, make_method
+from fedloom.registry.kinds import METHODS
 
 
 def unadapted_row(row: Tensor, task: Task, method: Algorithm | Mapping[str, Any]) -> Tensor:
@@ -29,10 +29,10 @@ def unadapted_row(row: Tensor, task: Task, method: Algorithm | Mapping[str, Any]
             f"the method {method.get('name')} is a Python object, and its model may have modules that the task's has "
             "not: give it with method=."
         )
-    adapted = (method if isinstance(method, Algorithm) else make_method(method)).adapt_task(task)
+    adapted = (method if isinstance(method, Algorithm) else METHODS.make(method)).adapt_task(task)
     return model_row(adapted, row) if len(row) == adapted.layout.width else row
 
 
 def _is_object(name: str) -> bool:
     """Whether a config cannot build the method that it calls by this name."""
-    return ":" not in name and canonical_method(name) not in METHODS
+    return ":" not in name and METHODS.canonical(name) not in METHODS

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
-from fedloom.secure.refusal import RefusedMessage
+from fedloom.secure.sum_step import RefusedMessage
 
 DEGREE, PRIMES, SCALE = 8192, [60, 60], 2.0**40
 SLOTS = DEGREE // 2
@@ -79,7 +79,7 @@ class CkksSite:
             raise FedloomError(f"sites={sites}: a homomorphic sum needs at least two sites.")
         self._context = _context(secret)
         if not self._context.has_secret_key():
-            raise FedloomError("this is no secret key of homomorphic sums: take the file that only sites have.")
+            raise FedloomError("this is not a secret key of homomorphic sums: take the file that only sites have.")
         self.sites = sites
 
     @property
@@ -139,11 +139,7 @@ class CkksAdder:
         self._sum: list[Any] | None = None
 
     def add(self, row: Encrypted) -> None:
-        """Add a row. A ``RefusedMessage`` says that it is none, and then the sum is as before.
-
-        Args:
-            row: An encrypted row.
-        """
+        """Add a row. A ``RefusedMessage`` says that it is none, and then the sum is as before."""
         vectors = [_vector(self._context, text) for text in _part(row, self._width)]
         try:
             self._sum = (

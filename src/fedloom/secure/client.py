@@ -29,7 +29,7 @@ from fedloom.secure.identity import RoundKeys, read_advertisement, write_adverti
 from fedloom.secure.masks import MaskAdder, pair_key, pair_sign, self_key
 from fedloom.secure.messages import PARCEL, SHORT_DIGEST, check_length, enumerate_clients, short_digest
 from fedloom.secure.quantise import Words
-from fedloom.secure.refusal import RefusedMessage
+from fedloom.secure.sum_step import RefusedMessage
 from fedloom.secure.terms import SumTerms
 
 LETTERS = ("share", "confirmation")
@@ -103,7 +103,7 @@ class SecureClient:
         """For each neighbour that advertised, encrypted shares of the two secrets that undo this client's masks.
 
         Args:
-            advertisements: What clients advertised, by their numbers. Clients that are no neighbours may be left out,
+            advertisements: What clients advertised, by their numbers. Clients that are not neighbours may be left out,
                 and are not looked at.
         """
         for client in advertisements:

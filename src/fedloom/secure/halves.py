@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import struct
 from collections import Counter
 from collections.abc import Mapping
 
@@ -15,13 +16,14 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.secure.client import SecureClient
-from fedloom.secure.introductions import join_introductions, part_introductions
 from fedloom.secure.messages import join, part
 from fedloom.secure.quantise import Words, tensor_of_words, words_of_tensor
-from fedloom.secure.refusal import RefusedMessage
 from fedloom.secure.server import SecureServer
-from fedloom.secure.sum_step import ROWS, ServerHalf, ServerKeys, SumKeys, SumStage, Total, identify_all
+from fedloom.secure.sum_step import ROWS, RefusedMessage, ServerHalf, ServerKeys, SumKeys, SumStage, Total, identify_all
 from fedloom.secure.terms import SumTerms
+
+_ENTRY = struct.Struct(">II")
+"""The number of a client and the length of its introduction."""
 
 log = logging.getLogger("fedloom")
 
@@ -29,12 +31,7 @@ Answers = Mapping[int, Mapping[str, Tensor]]
 
 
 def masked_sum(terms: SumTerms, keys: ServerKeys) -> ServerHalf:
-    """The server's half: keys, shares of what undoes masks, rows, who is in the sum, and the shares that undo them.
-
-    Args:
-        terms: The terms of the sum.
-        keys: What the server has.
-    """
+    """The server's half: keys, shares of what undoes masks, rows, who is in the sum, and the shares that undo them."""
     roster: dict[int, bytes] = {}
     server = SecureServer(terms, roster)
     answers = yield SumStage("advertise", {client: {} for client in terms.invited})
@@ -63,7 +60,7 @@ def masked_sum(terms: SumTerms, keys: ServerKeys) -> ServerHalf:
     answers = yield SumStage("reveal", {client: {"codes": _letters(join(own))} for client, own in routed.items()})
     row = server.unmask(_part_all(answers, "shares", server))
     for reason in server.refused.values():
-        log.warning("a secure sum goes on without a message: %s", reason)
+        log.warning("a secure sum continues without a message: %s", reason)
     return Total(tensor_of_words(row), tuple(survivors))
 
 
@@ -151,4 +148,34 @@ def _part_all(answers: Answers, name: str, server: SecureServer) -> dict[int, di
             found[client] = part(text)
         except RefusedMessage as error:
             server.refused[client] = f"client {client}: {error}"
+    return found
+
+
+def join_introductions(introductions: Mapping[int, bytes]) -> bytes:
+    """Introductions as one text: what clients prove by whose long-term key they have, such as a signed certificate.
+
+    They have different lengths, unlike the other messages of a sum.
+
+    Args:
+        introductions: The introductions, by clients' numbers.
+    """
+    return b"".join(_ENTRY.pack(client, len(text)) + text for client, text in sorted(introductions.items()))
+
+
+def part_introductions(text: bytes) -> dict[int, bytes]:
+    """The introductions of a text.
+
+    Args:
+        text: What ``join_introductions`` made.
+    """
+    found, at = dict[int, bytes](), 0
+    while at < len(text):
+        if len(text) - at < _ENTRY.size:
+            raise RefusedMessage("the introductions of a secure sum end in the middle of one.")
+        client, length = _ENTRY.unpack_from(text, at)
+        at += _ENTRY.size
+        if length > len(text) - at or client in found:
+            raise RefusedMessage("the introductions of a secure sum are cut off, or name a client twice.")
+        found[client] = text[at : at + length]
+        at += length
     return found

@@ -34,11 +34,11 @@ from fedloom.secure.ckks import (
     load_library,
     make_keys,
 )
-from fedloom.secure.refusal import RefusedMessage
 from fedloom.secure.sum_step import (
     ROWS,
     ClientHalf,
     Decoded,
+    RefusedMessage,
     ServerHalf,
     ServerKeys,
     SumKeys,

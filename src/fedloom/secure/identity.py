@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from fedloom.secure.messages import SHORT_DIGEST
 from fedloom.secure.primitives import KEY, SIGNATURE, is_signed, sign
-from fedloom.secure.refusal import RefusedMessage
+from fedloom.secure.sum_step import RefusedMessage
 
 _TEXT = 2 * KEY + 2 * SHORT_DIGEST
 ADVERTISEMENT = _TEXT + SIGNATURE
@@ -46,9 +46,7 @@ def write_advertisement(keys: RoundKeys, about: bytes, client: int, private: byt
     """A client's round keys with its signature.
 
     Args:
-        keys: The keys.
         about: The digest of the sum's terms.
-        client: The number of the client.
         private: Its long-term private key.
     """
     text = keys.cipher + keys.mask + keys.seed + keys.own_share
@@ -61,7 +59,7 @@ def read_advertisement(data: bytes, about: bytes, client: int, roster: Mapping[i
     Args:
         data: The advertisement.
         about: The digest of the sum's terms.
-        client: The number of the client that it is said to be from.
+        client: The number of the client that it claims to be from.
         roster: The trusted public keys of all clients.
     """
     if client not in roster:

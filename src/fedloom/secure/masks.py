@@ -24,7 +24,6 @@ def pair_key(mine: ExchangeKey, public: bytes, about: bytes, one: int, other: in
         public: The public half of the other's.
         about: The run and the round.
         one: The number of one client.
-        other: The number of the other.
     """
     low, high = sorted((one, other))
     clients = low.to_bytes(4, "big") + high.to_bytes(4, "big")
@@ -37,18 +36,12 @@ def self_key(seed: bytes, about: bytes, client: int) -> bytes:
     Args:
         seed: The client's secret for the round.
         about: The run and the round.
-        client: Its number.
     """
     return derive(seed, b"fedloom self mask" + about + client.to_bytes(4, "big"))
 
 
 def pair_sign(client: int, other: int) -> int:
-    """Whether a client adds (1) or subtracts (-1) the mask that it shares with another.
-
-    Args:
-        client: The number of the client.
-        other: The number of the other.
-    """
+    """Whether a client adds (1) or subtracts (-1) the mask that it shares with another."""
     return 1 if client < other else -1
 
 
@@ -69,8 +62,6 @@ class MaskAdder:
         """Add the mask of a key to a row, in place.
 
         Args:
-            row: The row.
-            key: The key.
             sign: 1 adds the mask, -1 subtracts it.
         """
         fill_stream(key, self._zeros, self._stream)

@@ -10,8 +10,8 @@ import hashlib
 from collections.abc import Iterable, Mapping
 
 from fedloom.secure.primitives import TAG
-from fedloom.secure.refusal import RefusedMessage
 from fedloom.secure.shamir import SHARE
+from fedloom.secure.sum_step import RefusedMessage
 
 SHORT_DIGEST = 16
 PARCEL = 2 * SHORT_DIGEST + 2 * SHARE + TAG
@@ -41,7 +41,7 @@ def part(text: bytes) -> dict[int, bytes]:
         return {}
     size = 4 + int.from_bytes(text[:4], "big")
     if len(text) < 4 + size or (len(text) - 4) % size:
-        raise RefusedMessage(f"{len(text)} bytes are no messages of {size - 4} bytes each.")
+        raise RefusedMessage(f"{len(text)} bytes are not messages of {size - 4} bytes each.")
     entries = [text[at : at + size] for at in range(4, len(text), size)]
     clients = [int.from_bytes(entry[:4], "big") for entry in entries]
     if clients != sorted(set(clients)):
@@ -62,7 +62,6 @@ def check_length(message: bytes, length: int, what: str) -> None:
     """Refuse a message of another length.
 
     Args:
-        message: The message.
         length: The bytes that it must have.
         what: What a sentence calls it.
     """
@@ -71,10 +70,6 @@ def check_length(message: bytes, length: int, what: str) -> None:
 
 
 def enumerate_clients(clients: Iterable[int]) -> str:
-    """Some clients in a sentence; of many, the first ten.
-
-    Args:
-        clients: Their numbers.
-    """
+    """Some clients in a sentence; of many, the first ten."""
     numbers = sorted(clients)
     return ", ".join(map(str, numbers[:10])) + (f" and {len(numbers) - 10} more" if len(numbers) > 10 else "")

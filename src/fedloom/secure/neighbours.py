@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.settings import ShareBelowOne, check_value
 from fedloom.secure.primitives import digest
 
 SECRECY, DELIVERY = 40, 10
@@ -64,18 +65,16 @@ def count_of(share: float, clients: int) -> int:
 def plan_neighbours(
     clients: int, dropouts: float, colluders: float, secrecy: int = SECRECY, delivery: int = DELIVERY
 ) -> NeighbourPlan:
-    """Few neighbours that are enough, and the largest threshold that they bear.
+    """Few neighbours that are enough, and the largest threshold that they allow.
 
     Args:
-        clients: The number of clients.
         dropouts: The largest share of them that drops out.
         colluders: The largest share of them that colludes with the server.
         secrecy: The bits of security against colluders.
         delivery: The bits of safety against rounds that fail though few drop out.
     """
-    for name, share in (("dropouts", dropouts), ("colluders", colluders)):
-        if not 0 <= share < 1:
-            raise FedloomError(f"{name}={share}: it is a share of the clients, from 0 to below 1.")
+    check_value("dropouts", dropouts, ShareBelowOne)
+    check_value("colluders", colluders, ShareBelowOne)
     gone, bad = count_of(dropouts, clients), count_of(colluders, clients)
     threshold = clients - gone
     if threshold < 2:
@@ -151,7 +150,6 @@ def order_on_circle(clients: Iterable[int], seed: bytes) -> list[int]:
     """The clients in a random order.
 
     Args:
-        clients: Their numbers.
         seed: Decides the order.
     """
     return sorted(clients, key=lambda client: digest(b"circle", seed, client.to_bytes(4, "big")))
@@ -162,7 +160,6 @@ def neighbours_by_client(clients: tuple[int, ...], degree: int, seed: bytes) -> 
     """The neighbours of every client, ascending. It is the same wherever it is computed.
 
     Args:
-        clients: The numbers of the clients.
         degree: The number of neighbours; an even number, or one less than the clients.
         seed: Decides the order on the circle.
     """

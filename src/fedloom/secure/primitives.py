@@ -85,7 +85,6 @@ def fill_stream(key: bytes, zeros: np.ndarray, stream: np.ndarray) -> None:
     """Write the stream of a key, from its beginning. A key makes one stream only, so the counter begins at zero.
 
     Args:
-        key: The key.
         zeros: As many zero bytes as are wanted.
         stream: Where to; at least as long.
     """
@@ -98,7 +97,6 @@ def encrypt(key: bytes, text: bytes, about: bytes) -> bytes:
 
     Args:
         key: The key; it encrypts one text only, so its nonce is zero.
-        text: The text.
         about: What the text belongs to; decrypting needs the same.
     """
     return AESGCM(key).encrypt(bytes(12), text, about)
@@ -108,7 +106,6 @@ def decrypt(key: bytes, text: bytes, about: bytes) -> bytes | None:
     """What was encrypted; None if this is not what was encrypted with this key, about the same.
 
     Args:
-        key: The key.
         text: The encrypted text.
         about: What the text belongs to.
     """
@@ -132,7 +129,6 @@ def sign(private: bytes, text: bytes) -> bytes:
 
     Args:
         private: The private half of the signer's key.
-        text: The text.
     """
     return Ed25519PrivateKey.from_private_bytes(private).sign(text)
 
@@ -143,8 +139,6 @@ def is_signed(public: bytes, text: bytes, signature: bytes) -> bool:
 
     Args:
         public: The public half of the signer's key.
-        text: The text.
-        signature: The signature.
     """
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, text)
@@ -165,12 +159,7 @@ def digest(*parts: bytes) -> bytes:
 
 
 def authenticate(key: bytes, text: bytes) -> bytes:
-    """A code that only the owners of a key can make of a text.
-
-    Args:
-        key: The key.
-        text: The text.
-    """
+    """A code that only the owners of a key can make of a text."""
     return hmac.digest(key, text, "sha256")
 
 

@@ -19,14 +19,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
+from annotated_types import Ge, Le
 from numpy.typing import NDArray
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.settings import Count, Positive, check_settings
 
 Words = NDArray[Any]
 """Integers modulo 2^32 or 2^64: ``uint32`` or ``uint64``."""
@@ -44,17 +46,12 @@ class Grid:
         clients: The most rows that are added up.
     """
 
-    bits: int
-    limit: float
-    clients: int
+    bits: Annotated[int, Ge(2), Le(32)]
+    limit: Positive
+    clients: Count
 
     def __post_init__(self) -> None:
-        if not 2 <= self.bits <= 32:
-            raise FedloomError(f"bits={self.bits}: a value of a secure sum has 2 to 32 bits.")
-        if not 0 < self.limit < math.inf:
-            raise FedloomError(f"limit={self.limit}: the largest magnitude of a value must be a positive number.")
-        if self.clients < 1:
-            raise FedloomError(f"clients={self.clients}: a secure sum needs at least one client.")
+        check_settings(self)
         if self.clients * self.levels > 2**63 - 1:
             raise FedloomError(
                 f"the sum of {self.clients:,} clients with {self.bits} bits each needs more than 64: take fewer bits."

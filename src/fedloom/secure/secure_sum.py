@@ -10,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import torch
+from annotated_types import Ge, Le
 from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.errors import FedloomError
+from fedloom.core.settings import Count, Positive, ShareBelowOne
 from fedloom.core.task import Task
 from fedloom.secure.quantise import Grid, tensor_of_words, words_of_tensor
 from fedloom.secure.sum_step import ClientHalf, Decoded, ServerHalf, ServerKeys, SumKeys, SumSession, SumStep, Total
@@ -34,7 +36,6 @@ class MaskedSum(SumStep):
     """The base of sums under masks that cancel; ``grid`` says which integers stand for numbers.
 
     Args:
-        bits: The bits of a number.
         dropouts: The largest share of a round's clients that may stop answering in it; with more of them the round is
             played again.
         colluders: The largest share that may help the server.
@@ -43,16 +44,14 @@ class MaskedSum(SumStep):
 
     first_stage: ClassVar[str] = "advertise"
 
-    bits: int = 20
-    dropouts: float = 1 / 3
-    colluders: float = 0.0
-    least_clients: int = 2
+    bits: Annotated[int, Ge(2), Le(32)] = 20
+    dropouts: ShareBelowOne = 1 / 3
+    colluders: ShareBelowOne = 0.0
+    least_clients: Count = 2
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.grid(self.least)
-        for name in ("dropouts", "colluders"):
-            if not 0 <= getattr(self, name) < 1:
-                raise FedloomError(f"{name}={getattr(self, name)}: it is a share of the clients, from 0 to below 1.")
         if not 2 * self.dropouts + self.colluders < 1:
             raise FedloomError(
                 f"dropouts={self.dropouts:g}, colluders={self.colluders:g}: twice the dropouts and the colluders must "
@@ -153,7 +152,7 @@ class SecureSum(MaskedSum):
             record says how many were.
     """
 
-    limit: float = 2.0
+    limit: Positive = 2.0
 
     def grid(self, clients: int) -> Grid:
         """The integers that stand for numbers."""

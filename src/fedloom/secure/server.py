@@ -4,7 +4,7 @@ Each stage takes what clients answered and returns what each of them is sent nex
 right counts as one that dropped out, and ``refused`` says why. With too many of them the sum is ``Abandoned``: nothing
 was learned, and the next one begins anew.
 
-A secret that shares gave back is held against what its client advertised, and each share against the digest that its
+A secret that shares gave back is compared with what its client advertised, and each share against the digest that its
 owner sent, so a wrong share is found and named, and the others are used. Whatever clients send, no stage ends in
 another way than these two.
 """
@@ -19,7 +19,7 @@ from fedloom.secure.identity import RoundKeys, read_advertisement
 from fedloom.secure.masks import MaskAdder, pair_key, pair_sign, self_key
 from fedloom.secure.messages import PARCEL, SHORT_DIGEST, check_length, enumerate_clients, short_digest
 from fedloom.secure.quantise import Words
-from fedloom.secure.refusal import RefusedMessage
+from fedloom.secure.sum_step import RefusedMessage
 from fedloom.secure.terms import SumTerms
 
 
@@ -80,7 +80,6 @@ class SecureServer:
         """Add a masked row to the sum. All rows have the form of the first.
 
         Args:
-            client: The number of the client.
             row: What ``SecureClient.mask`` answered.
         """
         if client not in self._peers or client in self._added:

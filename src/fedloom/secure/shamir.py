@@ -22,8 +22,6 @@ def split(secret: bytes, holders: Iterable[int], threshold: int, randomness: byt
     """A share for each holder.
 
     Args:
-        secret: 32 bytes.
-        holders: Their numbers, from 0.
         threshold: How many shares give the secret back.
         randomness: The coefficients: ``count_random_bytes(threshold)`` secret random bytes.
     """
@@ -81,11 +79,7 @@ def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
 
 
 def check_share(share: bytes) -> int:
-    """A share's number, or a ``ValueError`` if the bytes are no share.
-
-    Args:
-        share: The bytes.
-    """
+    """A share's number, or a ``ValueError`` if the bytes are not a share."""
     value = int.from_bytes(share, "big")
     if len(share) != SHARE or value >= PRIME:
         raise ValueError(f"a share has {SHARE} bytes and lies below 2^521 - 1, got {len(share)} bytes")

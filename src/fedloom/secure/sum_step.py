@@ -31,9 +31,7 @@ class SumSession:
     """What everybody knows of one sum.
 
     Args:
-        run: The name of the run.
-        round: The round.
-        turn: How often these clients were already at work in this round.
+        turn: How often these clients were already asked in this round.
         ids: The clients that are asked.
         most: The largest weight that a client may have.
         message: The digest of what all of them start from: one sum is of changes of one model.
@@ -137,13 +135,12 @@ class ClientHalf(Protocol):
     """A client's half of one sum."""
 
     opening: bytes
-    """What the server learns if the client goes on: whose sum, or which. Empty while that is open."""
+    """What the server learns if the client continues: whose sum, or which. Empty while that is open."""
 
     def answer(self, stage: str, got: Mapping[str, Tensor], row: Tensor | None) -> dict[str, Tensor]:
         """What the client answers in a stage; a ``FedloomError`` says why it does not.
 
         Args:
-            stage: The name of the stage.
             got: What the server sent it.
             row: Its coded row, in the stage ``rows``.
         """
@@ -203,7 +200,6 @@ class SumStep(ChannelStep):
 
         Args:
             values: A row per client: its change times its weight, divided by the session's largest weight.
-            weights: The weights.
             session: What is known of the sum.
             random: A generator per client, for rounding.
         """
@@ -232,7 +228,6 @@ class SumStep(ChannelStep):
 
         Args:
             session: What is known of it.
-            keys: What the server has.
         """
         raise TypeError(f"{type(self).__name__} has no server_half")
 
@@ -241,21 +236,16 @@ class SumStep(ChannelStep):
 
         Args:
             session: What is known of it.
-            client: The client.
             keys: Its own.
         """
         raise TypeError(f"{type(self).__name__} has no client_half")
 
     def make_shared_secret(self) -> tuple[bytes, bytes] | None:
-        """What clients share and the server must not have, and the server's part of it; None if there is no such."""
+        """What clients share and the server must not have, and the server's part of it; None if none."""
         return None
 
     def simulate_keys(self, clients: Sequence[int]) -> tuple[ServerKeys, Mapping[int, SumKeys]]:
-        """Keys for a simulation.
-
-        Args:
-            clients: The clients.
-        """
+        """Keys for a simulation."""
         secret, public = self.make_shared_secret() or (b"", b"")
         return ServerKeys(_nobody, public), dict.fromkeys(clients, SumKeys(b"", b"", _nobody, secret))
 
@@ -263,3 +253,7 @@ class SumStep(ChannelStep):
 def _nobody(*_: object) -> bytes | None:
     """Where clients have no keys of their own."""
     return None
+
+
+class RefusedMessage(FedloomError, ValueError):  # noqa: N818
+    """A message of a secure sum that cannot be what it claims to be."""

@@ -131,7 +131,6 @@ def channel_of(algorithm: Algorithm, steps: tuple[ChannelStep, ...]) -> Channel:
 
     Args:
         algorithm: The method.
-        steps: All steps.
     """
     return Channel(algorithm, tuple(step for step in steps if not isinstance(step, SumStep)))
 

@@ -11,16 +11,15 @@ from functools import cached_property
 from fedloom.core.errors import FedloomError
 from fedloom.secure.neighbours import NeighbourPlan, count_of, neighbours_by_client, plan_neighbours
 from fedloom.secure.primitives import digest
-from fedloom.secure.refusal import RefusedMessage
+from fedloom.secure.sum_step import RefusedMessage
 
 
 @dataclass(frozen=True)
 class SumTerms:
-    """What a secure sum is about and what it bears.
+    """What a secure sum is about and what it tolerates.
 
     Args:
         run: Names the run; no other run may have the same name.
-        round: The number of the round.
         invited: The numbers of the clients that were asked.
         dropouts: The largest share of them that may drop out, at any stage.
         colluders: The largest share of them that may help the server.
@@ -65,20 +64,12 @@ class SumTerms:
         return digest(b"fedloom secure sum 1", self.run.encode(), counts, numbers, shares)
 
     def neighbours(self, client: int) -> tuple[int, ...]:
-        """The clients that one client shares masks with.
-
-        Args:
-            client: Its number.
-        """
+        """The clients that one client shares masks with."""
         self.check_invited(client)
         return self._neighbours[client]
 
     def check_invited(self, client: int) -> None:
-        """Refuse a client that is not of this sum.
-
-        Args:
-            client: Its number.
-        """
+        """Refuse a client that is not of this sum."""
         if client not in self._neighbours:
             raise RefusedMessage(f"client {client} was not invited to this secure sum.")
 

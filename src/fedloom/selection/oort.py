@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.selector import Choice, Pool
+from fedloom.core.settings import PositiveShare, Share
 from fedloom.selection.sampling import PerRound, draw_by_weight
 
 CLIP = 0.95
@@ -37,19 +38,16 @@ class Oort(PerRound):
         epsilon_min: The least share of untried clients.
     """
 
-    epsilon: float = 0.9
-    decay: float = 0.98
-    epsilon_min: float = 0.2
+    epsilon: Share = 0.9
+    decay: PositiveShare = 0.98
+    epsilon_min: Share = 0.2
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 <= self.epsilon_min <= self.epsilon <= 1:
+        if self.epsilon_min > self.epsilon:
             raise FedloomError(
-                f"epsilon={self.epsilon} and epsilon_min={self.epsilon_min}: "
-                "both must lie between 0 and 1, and epsilon_min must not exceed epsilon."
+                f"epsilon={self.epsilon} and epsilon_min={self.epsilon_min}: epsilon_min must not exceed epsilon."
             )
-        if not 0 < self.decay <= 1:
-            raise FedloomError(f"decay={self.decay}: decay must be above 0 and at most 1.")
 
     def __call__(self, pool: Pool) -> Choice:
         """Select tried clients by utility and untried ones by size."""

@@ -10,9 +10,9 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact
 from fedloom.core.selector import Choice, Draws, Pool
+from fedloom.core.settings import PositiveShare, check_settings
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,10 @@ class Poisson:
 
     grants: ClassVar[Collection[Fact]] = (Fact.BLIND_DRAW,)
 
-    rate: float = 0.1
+    rate: PositiveShare = 0.1
 
     def __post_init__(self) -> None:
-        if not 0 < self.rate <= 1:
-            raise FedloomError(f"rate={self.rate}: the probability of a client must be above 0 and at most 1.")
+        check_settings(self)
 
     def draws(self, clients: int) -> Draws:
         """Each client with the same probability."""

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.selector import Choice, Pool
+from fedloom.core.settings import Count
 from fedloom.selection.sampling import PerRound, draw_by_weight
 
 
@@ -38,7 +39,7 @@ class PowerOfChoice(PerRound):
     draws_by_size: ClassVar[bool] = True
     """Size is counted when clients are drawn, so it is not counted again in the average (``weight_by``)."""
 
-    candidates: int | None = None
+    candidates: Count | None = None
     by_size: bool = False
     estimate: Literal["full", "last"] = "full"
 

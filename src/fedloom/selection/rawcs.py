@@ -20,9 +20,9 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError, Stopped
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.selector import Choice, Pool
+from fedloom.core.settings import PositiveShare, check_settings
 from fedloom.core.task import Task
 from fedloom.selection.devices import Array, Devices, Mask, draw_devices
-from fedloom.selection.sampling import check_fraction
 
 
 class Level(NamedTuple):
@@ -62,11 +62,10 @@ class RAWCS:
     }
 
     level: Literal["high", "medium", "low"] = "high"
-    fraction: float | None = None
+    fraction: PositiveShare | None = None
 
     def __post_init__(self) -> None:
-        if self.fraction is not None:
-            check_fraction(self.fraction)
+        check_settings(self)
 
     def check(self, clients: int, task: Task, algorithm: Algorithm) -> None:
         """Refuse tasks without an accuracy, which the selection depends on, and methods that select groups."""

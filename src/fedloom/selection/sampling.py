@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.selector import Draws
+from fedloom.core.settings import Count, PositiveShare, check_settings
 from fedloom.core.task import Task
 
 
@@ -20,13 +21,11 @@ class PerRound:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
-    fraction: float = 1.0
-    number: int | None = None
+    fraction: PositiveShare = 1.0
+    number: Count | None = None
 
     def __post_init__(self) -> None:
-        check_fraction(self.fraction)
-        if self.number is not None and self.number < 1:
-            raise FedloomError(f"number={self.number}: a round needs at least one client.")
+        check_settings(self)
         if self.number is not None and self.fraction != 1:
             raise FedloomError(
                 f"number={self.number} and fraction={self.fraction} both set the number of clients per round: give one."
@@ -49,12 +48,6 @@ class PerRound:
     def check(self, clients: int, task: Task, algorithm: Algorithm) -> None:
         """Refuse a run with fewer clients than a round needs."""
         self.per_round(clients)
-
-
-def check_fraction(fraction: float) -> None:
-    """Refuse a fraction outside (0, 1]."""
-    if not 0 < fraction <= 1:
-        raise FedloomError(f"fraction={fraction}: the share of clients per round must be above 0 and at most 1.")
 
 
 def draw_by_weight(rng: np.random.Generator, weights: ArrayLike, number: int) -> list[int]:

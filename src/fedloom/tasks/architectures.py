@@ -41,7 +41,6 @@ class ModelOwners:
     Args:
         model: A name of ``fedloom list models``, or ``net.py:Net``; settings may follow (``mlp:hidden=[16]``).
         share: The share of the clients that neither a list nor a class of devices names.
-        clients: The clients, by number or name.
         device: The clients whose devices are the slowest, middle or fastest third.
     """
 

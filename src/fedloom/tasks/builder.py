@@ -1,9 +1,9 @@
 """What a kind of task declares to the rest of the library: one record of settings, one protocol.
 
 A modality (samples in columns, action flows, graphs) is a ``TaskBuilder``. It turns ``TaskSettings`` into a ``Task``,
-fills in the defaults of its settings, and says how its tasks are deployed (``TaskDeployment``) and how models of flows
-are saved. To add a modality, write a builder and enter its tasks in ``tasks/registry.py``; nothing else in the library
-asks what kind of task it has.
+fills in the defaults of its settings, and says how its tasks are deployed (``TaskDeployment``) and how its models are
+saved where they need more than their numbers (``StandaloneModel``). To add a modality, write a builder and enter its
+tasks in ``registry/builtin.py``; nothing else in the library asks what kind of task it has.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
-from torch import nn
+from torch import Tensor, nn
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
@@ -29,18 +29,16 @@ from fedloom.data.changes.server_set import ServerSet, server_table
 from fedloom.data.changes.withheld_class import Withhold
 from fedloom.data.partition.base import Partitioner
 from fedloom.data.tables.schema import ClientSizes, DataSchema, SampleColumns
-from fedloom.losses.registry import LossSpec, complete_loss
-from fedloom.metrics.registry import MetricSpecs, complete_metrics
+from fedloom.losses.make_objective import LossSpec, complete_loss
+from fedloom.metrics.make_metrics import MetricSpecs, complete_metrics
 from fedloom.models import Maker
-from fedloom.registry.named_part import is_named, without_none
+from fedloom.registry.kinds import TASKS
+from fedloom.registry.plain_values import without_none
+from fedloom.registry.registry import is_importable
 from fedloom.registry.spec import split_spec
 from fedloom.registry.user_classes import resolve_user_file, user_class_name
 from fedloom.registry.validation import validate
 from fedloom.tasks.architectures import ModelTable, complete_models
-
-if TYPE_CHECKING:
-    from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
-
 
 TABLES: Mapping[str, type[Any]] = {
     "withhold": Withhold,
@@ -55,7 +53,7 @@ AS_TABLE: Mapping[str, Callable[[object], object]] = {
     "server_set": server_table,
     "stream": require_stream_table,
 }
-"""How the value of such a setting is read that is no table."""
+"""How a value of such a setting is read that is not a table."""
 OF_COLUMNS = ("communal_per_class", "communal", "server_set", "label_share", "stream")
 """The settings that only tasks whose samples are entries of columns have."""
 
@@ -121,7 +119,7 @@ class TaskSettings:
         A class or a function that a config can name is named.
         """
         model = self.model
-        if callable(model) and not isinstance(model, nn.Module) and is_named(model, {}):
+        if callable(model) and not isinstance(model, nn.Module) and is_importable(model):
             model = user_class_name(model)
         if not isinstance(model, str):
             return self
@@ -250,8 +248,30 @@ class TaskDeployment(Protocol):
         """A site's task from its own files. For every other client number it holds one sample, which is never used."""
         ...
 
+    def hide_from_sites(self, task: Task, algorithm: Algorithm) -> None:
+        """Hide in a simulated task what sites do not know of each other, where a method lets them find it out."""
+        ...
+
     def prediction_error(self, name: str) -> str | None:
         """Why ``fedloom predict`` cannot predict single samples of this task from a file; None if it can."""
+        ...
+
+
+class StandaloneModel(Protocol):
+    """A trained model with all that is needed to use it: the words of its inputs, the names of its classes."""
+
+    @staticmethod
+    def of_task(task: Task, row: Tensor, client: str = "", method: str = "") -> StandaloneModel:
+        """A task's model with the weights of a row; ``client`` has it and ``method`` trained it."""
+        ...
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """What a file of the model's tensors must say about them."""
+        ...
+
+    def write(self, path: str | Path) -> None:
+        """Write the model to one file."""
         ...
 
 
@@ -281,6 +301,12 @@ class TaskBuilder(Protocol):
         ...
 
     @property
-    def flow_model(self) -> type[SavedFlowModel] | None:
-        """How a model is saved that recommends the next action of a flow; None if the task's models do not."""
+    def standalone_model(self) -> type[StandaloneModel] | None:
+        """How a model is saved so that it can be used without its task; None if its numbers are all that is saved."""
         ...
+
+
+def task_builder(name: str) -> TaskBuilder:
+    """The builder of a named task; the name is read in any spelling."""
+    found: TaskBuilder = TASKS.find(name)
+    return found

@@ -3,7 +3,9 @@ clients, a class is withheld, labels are left out, and then the data change: in 
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, cast
 
 from torch import Tensor
 
@@ -11,11 +13,13 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.targets import IGNORED
 from fedloom.data.changes.class_stream import ClassStream, with_class_stream
 from fedloom.data.changes.communal_set import Communal, with_communal, with_communal_set
+from fedloom.data.changes.concept_drift import Drift, with_concept_drift
 from fedloom.data.changes.label_share import with_label_share
 from fedloom.data.changes.server_set import ServerSet, with_server_set
-from fedloom.data.changes.with_changes import with_changes
+from fedloom.data.changes.withheld_class import Withhold, with_withheld_class
 from fedloom.data.federation import Federation
 from fedloom.data.public_samples import TableColumns
+from fedloom.registry.validation import validate
 from fedloom.tasks.builder import TaskSettings
 
 
@@ -52,3 +56,17 @@ def _known_labels(federation: Federation, labels: Tensor) -> Tensor:
     first = now[: len(labels)]
     first[first == IGNORED] = labels[first == IGNORED]
     return now
+
+
+def with_changes(
+    federation: Federation,
+    withhold: Withhold | Mapping[str, Any] | None,
+    drift: Drift | Mapping[str, Any] | None,
+    seed: int,
+) -> Federation:
+    """The federation with a class withheld and with concept drift, where settings are given for them."""
+    if withhold is not None:
+        federation = with_withheld_class(federation, seed=seed, **asdict(validate(Withhold, withhold, "withhold")))
+    if drift is not None:
+        federation = with_concept_drift(federation, seed=seed, **asdict(validate(Drift, drift, "drift")))
+    return federation

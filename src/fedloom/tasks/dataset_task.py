@@ -10,8 +10,9 @@ from torch import nn
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
-from fedloom.data.datasets.registry import dataset, default_clients, load
-from fedloom.data.partition.registry import complete_partition, partitioner
+from fedloom.data.datasets.dataset import dataset
+from fedloom.data.datasets.load import default_clients, load
+from fedloom.data.partition.partitioner import complete_partition, partitioner
 from fedloom.models import build, default_for
 from fedloom.tasks.architectures import build_architectures
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
@@ -31,7 +32,7 @@ class DatasetBuilder:
     local: LocalWork
     model: str | None = None
     deployment: TaskDeployment = DEPLOYMENT
-    flow_model: ClassVar[None] = None
+    standalone_model: ClassVar[None] = None
 
     @property
     def default_model(self) -> str:

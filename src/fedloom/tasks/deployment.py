@@ -28,13 +28,12 @@ from fedloom.data.partition.iid import Iid
 from fedloom.data.public_samples import copies
 from fedloom.data.remote_federation import join_columns, lists_of_site, remote_federation
 from fedloom.data.tables.schema import ClientSizes, DataSchema, InputColumn, SampleColumns, dtype_name
-from fedloom.data.tables.target_units import target_units
 from fedloom.data.tables.under_schema import read_under_schema
+from fedloom.data.targets import target_units
 from fedloom.models import build
 from fedloom.tasks.architectures import build_architectures
 from fedloom.tasks.builder import SiteSource, TaskSettings
-from fedloom.tasks.input_columns import fit_inputs
-from fedloom.tasks.tagging import with_vocabulary
+from fedloom.tasks.input_columns import fit_inputs, with_vocabulary
 from fedloom.tasks.transforms import CropFlip, Normalise, tokens
 
 
@@ -135,6 +134,9 @@ class ColumnDeployment:
                 federation = _with_label_share(federation, settings, site.client)
         columns, (seen,) = join_columns(federation.columns, [communal])
         return self._task(settings, schema, replace(federation, columns=columns, communal=seen, title=site.path.name))
+
+    def hide_from_sites(self, task: Task, algorithm: Algorithm) -> None:
+        """Nothing: clients know only their own samples."""
 
     def prediction_error(self, name: str) -> str | None:
         """None: samples are predicted one by one."""

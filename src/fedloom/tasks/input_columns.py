@@ -6,13 +6,18 @@ One pass with one sample decides it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any
 
 import torch
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import named_inputs
 from fedloom.core.task import Task
+from fedloom.data.tables.column_plan import ColumnPlan
+
+TAGGER = "tagger"
 
 
 def fit_inputs(task: Task) -> Task:
@@ -45,3 +50,15 @@ def _obstacle(task: Task) -> str | None:
     finally:
         task.model.train(trains)
     return None
+
+
+def with_vocabulary(model: object, options: Mapping[str, Any], plan: ColumnPlan | None) -> dict[str, Any]:
+    """The options of a model; those of a tagger have the number of words that the plan knows, unless they say another.
+
+    Args:
+        model: The model's name, or what makes it.
+        options: The options that the user gave.
+        plan: What is done to the columns of the table.
+    """
+    words = 0 if plan is None else plan.words
+    return {"vocabulary": words, **options} if model == TAGGER and words else dict(options)

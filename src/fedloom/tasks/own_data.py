@@ -19,20 +19,19 @@ from fedloom.core.task import Task
 from fedloom.data.federation import Federation
 from fedloom.data.from_arrays import from_arrays
 from fedloom.data.input_statistics import input_statistics
-from fedloom.data.partition.registry import complete_partition, partitioner
+from fedloom.data.partition.partitioner import complete_partition, partitioner
 from fedloom.data.read import read
 from fedloom.data.tables.column_plan import ColumnPlan
-from fedloom.data.tables.target_units import target_units
-from fedloom.losses.registry import LossSpec, complete_loss, make_objective
-from fedloom.metrics.registry import MetricSpecs, complete_metrics, with_metrics
+from fedloom.data.targets import target_units
+from fedloom.losses.make_objective import LossSpec, complete_loss, make_objective
+from fedloom.metrics.make_metrics import MetricSpecs, complete_metrics, with_metrics
 from fedloom.models import Maker, build
 from fedloom.registry.spec import split_spec
 from fedloom.tasks.architectures import ModelTable, build_architectures, complete_models
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
 from fedloom.tasks.data_settings import with_data_settings
 from fedloom.tasks.deployment import ColumnDeployment
-from fedloom.tasks.input_columns import fit_inputs
-from fedloom.tasks.tagging import TAGGER, with_vocabulary
+from fedloom.tasks.input_columns import TAGGER, fit_inputs, with_vocabulary
 from fedloom.tasks.transforms import Normalise
 
 DEFAULT_MODEL = "mlp"
@@ -50,7 +49,7 @@ class OwnDataBuilder:
 
     local: LocalWork = field(default_factory=LocalWork)
     deployment: TaskDeployment = DEPLOYMENT
-    flow_model: ClassVar[None] = None
+    standalone_model: ClassVar[None] = None
 
     def describe(self) -> str:
         """One line about the task."""
@@ -84,6 +83,9 @@ class OwnDataBuilder:
         options = settings.model_options
         task = task_of(federation, model, seed=settings.seed, model_options=options, models=settings.models)
         return replace(task, made_from=settings.section(settings.clients), python_objects=settings.python_objects)
+
+
+OWN = OwnDataBuilder()
 
 
 def task_of(
@@ -184,4 +186,4 @@ def _settings(federation: Federation, settings: TaskSettings) -> tuple[TaskSetti
     objects = {key: str(value) for key, value in others.items() if value != usual[key].default}
     if known.pop("seed", TaskSettings.seed) != settings.seed:
         objects["seed"] = f"{settings.seed} of the model, another of the data"
-    return OwnDataBuilder().complete(replace(settings, name="own", **known)), objects
+    return OWN.complete(replace(settings, name="own", **known)), objects

@@ -21,20 +21,20 @@ from fedloom.data.changes.concept_drift import Drift
 from fedloom.data.changes.server_set import ServerSet
 from fedloom.data.changes.withheld_class import Withhold
 from fedloom.data.partition.base import Partitioner
-from fedloom.data.partition.registry import dirichlet
+from fedloom.data.partition.partitioner import dirichlet
 from fedloom.data.read import refuse_unclear_alpha
-from fedloom.data.tables.target_units import target_units
-from fedloom.losses.registry import LossSpec, make_objective
-from fedloom.metrics.registry import MetricSpecs, with_metrics
+from fedloom.data.targets import target_units
+from fedloom.losses.make_objective import LossSpec, make_objective
+from fedloom.metrics.make_metrics import MetricSpecs, with_metrics
 from fedloom.models import Maker
+from fedloom.registry.kinds import TASKS
 from fedloom.tasks.architectures import ModelTable
-from fedloom.tasks.builder import TaskSettings
-from fedloom.tasks.registry import canonical_task, task_builder
+from fedloom.tasks.builder import TaskSettings, task_builder
 
 
 def build_task(settings: TaskSettings) -> Task:
     """The task that settings name."""
-    settings = replace(settings, name=canonical_task(settings.name)).with_named_model()
+    settings = replace(settings, name=TASKS.canonical(settings.name)).with_named_model()
     usual = TaskSettings(settings.name)
     for about in ("kind", "target", "client_column", "ignore"):
         value = getattr(settings, about)
@@ -129,7 +129,7 @@ def task(
         if partition is not None:
             raise FedloomError(f"alpha={alpha} and partition={partition} both say how to divide the data: give one.")
         alpha = real_number("alpha", alpha)
-        if path is not None and canonical_task(name) == "own":
+        if path is not None and TASKS.canonical(name) == "own":
             refuse_unclear_alpha(path, client_column, alpha)
         partition = dirichlet(alpha)
     settings = TaskSettings(

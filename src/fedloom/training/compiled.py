@@ -24,7 +24,7 @@ from fedloom.core.scores import divisor
 from fedloom.core.trainer import GivenToLoss, TrainingRequest
 from fedloom.training.batches import Assignment, lockstep
 from fedloom.training.keyed_dropout import KeyedDropout, step_key
-from fedloom.training.layer_graph import Step
+from fedloom.training.layer_graph import Operation
 from fedloom.training.optimizer import Optimizer
 from fedloom.training.stacked import NARROW, run_vmap
 from fedloom.training.vectorised import method_losses
@@ -56,6 +56,7 @@ def train_compiled(trainer: LocalTrainer, request: TrainingRequest, assignments:
     given = {name: layout.pieces(rows) for name, rows in request.given_to_pull.items()} if received else {}
     seen = request.given_to_loss(layout) if aim.loss is not None else {}
     state = Optimizer(work, request.lr, [stacks[name] for name in moving]).state
+    # Work and moving parameters are constants inside the compiled code; pulls and losses are arguments.
     step = trainer.compiled.get((work, moving)) or torch.compile(_step_of(trainer, request, moving), dynamic=False)
     trainer.compiled[work, moving] = step
     keys, augmenters, lr = trainer.keys(request), trainer.augmenters(request), torch.tensor(request.lr)
@@ -83,7 +84,7 @@ def _step_of(
     ) -> tuple[Stacks, list[list[Tensor]]]:
         pull, loss, received, given, seen = method
 
-        def drift(name: str) -> Tensor:
+        def added(name: str) -> Tensor:
             """What weight decay and the method's pull add to a gradient."""
             value = stacks[name]
             pulled = (
@@ -91,10 +92,10 @@ def _step_of(
             )
             return work.weight_decay * value + pulled
 
-        drifts = work.weight_decay > 0 or pull is not None
+        adds = work.weight_decay > 0 or pull is not None
         x, y, mask, noise, _ = batch
         if chain is not None and loss is None and isinstance(x, Tensor):
-            pulled = drift if drifts else None
+            pulled = added if adds else None
             return _chain_step(chain, objective, stacks, moving, pulled, lr, (x, y, mask, noise)), state
 
         def total(values: Stacks) -> Tensor:
@@ -140,35 +141,35 @@ def _mean(losses: Tensor, counts: Tensor, mask: Tensor) -> Tensor:
 
 
 def _chain_step(
-    chain: Sequence[Step],
+    chain: Sequence[Operation],
     objective: Objective,
     stacks: Stacks,
     moving: tuple[str, ...],
-    drift: Callable[[str], Tensor] | None,
+    added: Callable[[str], Tensor] | None,
     lr: Tensor,
     batch: tuple[Tensor, Tensor, Tensor, Tensor],
 ) -> Stacks:
     """Plain SGD on a chain of layers, with a handwritten backward pass."""
     x, y, mask, noise = batch
     inputs, moved = [], {}
-    for step in chain:
+    for operation in chain:
         inputs.append(x)
-        x = _forward(step, stacks, [x], noise)
+        x = _forward(operation, stacks, [x], noise)
     gradient = -lr * torch.func.grad(lambda outputs: _loss(objective, outputs, y, mask))(x)
     rate = -lr * (mask.sum(1) > 0)
-    first = next(step.name for step in chain if step.name)
-    for step, x in zip(reversed(chain), reversed(inputs), strict=True):
-        name = step.name
-        if not isinstance(step.layer, nn.Linear):
-            _, back = torch.func.vjp(lambda x, one=step: _forward(one, stacks, [x], noise), x)  # type: ignore[misc]
+    first = next(operation.name for operation in chain if operation.name)
+    for operation, x in zip(reversed(chain), reversed(inputs), strict=True):
+        name = operation.name
+        if not isinstance(operation.layer, nn.Linear):
+            _, back = torch.func.vjp(lambda x, one=operation: _forward(one, stacks, [x], noise), x)  # type: ignore[misc]
             (gradient,) = back(gradient)
             continue
         flat_x, flat_g = (t.flatten(1, -2) if t.dim() != 3 else t for t in (x, gradient))
         for leaf in (f"{name}.weight", f"{name}.bias"):
             if leaf in moving:
                 start = stacks[leaf]
-                if drift is not None:
-                    start = start + rate.view(-1, *[1] * (start.dim() - 1)) * drift(leaf)
+                if added is not None:
+                    start = start + rate.view(-1, *[1] * (start.dim() - 1)) * added(leaf)
                 bias = start.dim() == 2
                 moved[leaf] = start + flat_g.sum(1) if bias else torch.baddbmm(start, flat_g.transpose(1, 2), flat_x)
         if name == first:
@@ -177,12 +178,12 @@ def _chain_step(
     return moved
 
 
-def _forward(step: Step, stacks: Stacks, inputs: Sequence[Tensor], noise: Tensor) -> Tensor:
-    if isinstance(step.layer, KeyedDropout):
-        return step.layer.drop(inputs[0], noise, step.turn)
-    if not isinstance(step.layer, nn.Linear):
-        return step.layer(*inputs)
-    (x,), name = inputs, step.name
+def _forward(operation: Operation, stacks: Stacks, inputs: Sequence[Tensor], noise: Tensor) -> Tensor:
+    if isinstance(operation.layer, KeyedDropout):
+        return operation.layer.drop(inputs[0], noise, operation.turn)
+    if not isinstance(operation.layer, nn.Linear):
+        return operation.layer(*inputs)
+    (x,), name = inputs, operation.name
     weight, bias = stacks[f"{name}.weight"], stacks.get(f"{name}.bias")
     flat = x.flatten(1, -2) if x.dim() != 3 else x
     if weight.shape[1] < NARROW:

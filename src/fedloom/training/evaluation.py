@@ -52,7 +52,7 @@ class Evaluator:
 
     @property
     def untraceable_reason(self) -> str:
-        """Why the model is no graph of steps; nothing if it is."""
+        """Why the model is not a graph of operations; empty if it is."""
         return self._graph_or_reason if isinstance(self._graph_or_reason, str) else ""
 
     @cached_property
@@ -72,7 +72,7 @@ class Evaluator:
         self.model.eval()
 
     def stacks(self, rows: Tensor) -> dict[str, Tensor]:
-        """The tensors of a cohort's rows; of a graph of steps also what is frozen, which is the same for each row."""
+        """The tensors of a cohort's rows; of a graph also what is frozen, which is the same for each row."""
         stacks = self.layout.stacks(rows)
         if self.graph is None:  # vmap finds in the model what is frozen
             return stacks

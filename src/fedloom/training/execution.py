@@ -61,7 +61,6 @@ def decide(task: Task, wanted: str, batch_size: int, per_sample: bool = False) -
     """Choose the execution of a run. What cannot be vectorised falls back to the loop, with one log line.
 
     Args:
-        task: The task.
         wanted: The execution that the run asks for.
         batch_size: How many samples a step has.
         per_sample: Whether every sample has a gradient of its own (DP-SGD), which is batched in any case.
@@ -70,9 +69,11 @@ def decide(task: Task, wanted: str, batch_size: int, per_sample: bool = False) -
         raise unknown("execution", wanted, EXECUTIONS)
     trainer = LocalTrainer(task, "vectorised")
     name, reason = _rule(trainer, batch_size) if wanted == "auto" else (wanted, "asked for")
-    if wanted == "auto" and per_sample and not _unequal(task):
+    # DP-SGD needs a gradient per sample, for which there is no fused kernel that a loop could use.
+    if wanted == "auto" and per_sample and not task.stacking_obstacle:
         name, reason = "vectorised", "gradients of single samples: batched over samples and clients"
     if name != "loop":
+        # Also where the user asks for it: a run that cannot be vectorised is slower, but not wrong.
         obstacle = _obstacle(trainer)
         if obstacle is not None:
             log.warning("the model is trained client by client (loop): %s", obstacle)
@@ -95,14 +96,14 @@ def _cohort_size(name: str, width: int) -> int:
 
 
 def _least_clients_to_halve(name: str, numbers: float) -> int:
-    """From how many clients of so many numbers each a round is halved; a compiled step would compile once more."""
+    """From how many clients on a round is halved; a compiled step would compile once more."""
     return 2 * max(HALF_CLIENTS, math.ceil(HALF_NUMBERS / numbers)) if name == "vectorised" else 0
 
 
 def _rule(trainer: LocalTrainer, batch_size: int) -> tuple[str, str]:
     task = trainer.task
-    if _unequal(task):
-        return "loop", _unequal(task)
+    if task.stacking_obstacle:
+        return "loop", task.stacking_obstacle
     fused = sorted({type(m).__name__ for m in task.model.modules() if isinstance(m, _FUSED)})
     if fused:
         return "loop", f"{', '.join(fused)} run best one client at a time"
@@ -113,19 +114,15 @@ def _rule(trainer: LocalTrainer, batch_size: int) -> tuple[str, str]:
     return "vectorised", "small layers: batched over clients"
 
 
-def _unequal(task: Task) -> str:
-    """What a model says of inputs that cannot be stacked (``unequal = "graphs ..."``); nothing for most."""
-    return str(getattr(task.model, "unequal", ""))
-
-
 def _obstacle(trainer: LocalTrainer) -> str | None:
     """Why a model cannot be vectorised, found by its layers and by one pass of two clients with a sample each."""
     task = trainer.task
-    if _unequal(task):
-        return _unequal(task)
+    if task.stacking_obstacle:
+        return task.stacking_obstacle
     for name, layer in task.model.named_modules():
         if isinstance(layer, _SHARED_STATISTICS):
-            return f"{type(layer).__name__} '{name}' takes statistics of a batch, which padding would spoil"
+            return f"{type(layer).__name__} '{name}' takes statistics of a batch, which padding would change"
+    # One pass finds out what no list of layers could: any Python in a user's forward may break under vmap.
     positions = task.federation.train[0][:1].expand(2, 1)
     keys = torch.zeros(2, dtype=torch.int64)
     try:
@@ -149,6 +146,7 @@ def cohorts(ids: list[int], sizes: torch.Tensor, execution: Execution) -> list[l
     Cohorts are of similar size. If there would be one or two, and each has enough work, clients are dealt to two in
     turn, which are then alike. The rule does not depend on the number of workers.
     """
+    # Clients of similar size take their steps together, with little padding.
     ordered = sorted(ids, key=lambda client: (-int(sizes[client]), client))
     if 0 < execution.halved_from <= len(ordered) <= 2 * execution.cohort:
         return [ordered[0::2], ordered[1::2]]

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fedloom.training.layer_graph import Step
-from fedloom.training.stacked import linear, run_step
+from fedloom.training.layer_graph import Operation
+from fedloom.training.stacked import linear, run_operation
 
 Backward = Callable[[Tensor], Tensor]
 
@@ -35,7 +35,7 @@ class InPlaceSGD:
 
     def descend(
         self,
-        chain: Sequence[Step],
+        chain: Sequence[Operation],
         stacks: Mapping[str, Tensor],
         x: Tensor,
         keys: Tensor,
@@ -44,16 +44,16 @@ class InPlaceSGD:
         """Make one step of B clients.
 
         Args:
-            chain: The steps of a training pass, each of which takes what the one before it gives.
+            chain: The operations of a training pass, each of which takes what the one before it gives.
             stacks: The tensors of the clients' models, which are changed.
             x: Their inputs, B×n×...
             keys: Their noise keys.
             loss: The loss of their outputs, summed over clients.
         """
-        lowest = next((place for place, step in enumerate(chain) if self._moves(step.name)), len(chain))
+        lowest = next((place for place, operation in enumerate(chain) if self._moves(operation.name)), len(chain))
         backward: list[Backward] = []
-        for place, step in enumerate(chain):
-            x, back = self._forward(step, stacks, x, keys, place > lowest)
+        for place, operation in enumerate(chain):
+            x, back = self._forward(operation, stacks, x, keys, place > lowest)
             backward.append(back)
         (gradient,) = torch.autograd.grad(loss(x.requires_grad_()), [x])
         with torch.no_grad():
@@ -61,30 +61,32 @@ class InPlaceSGD:
                 gradient = back(gradient)
 
     def _forward(
-        self, step: Step, stacks: Mapping[str, Tensor], x: Tensor, keys: Tensor, goes_on: bool
+        self, operation: Operation, stacks: Mapping[str, Tensor], x: Tensor, keys: Tensor, moves_below: bool
     ) -> tuple[Tensor, Backward]:
-        """The result of a step, and its backward pass: from the gradient of the result to that of the input.
+        """The result of an operation, and its backward pass: from the gradient of the result to that of the input.
 
-        ``goes_on`` says whether anything below the step moves; otherwise nobody looks at the gradient of the input.
+        ``moves_below`` says whether anything below the operation moves; otherwise the input needs no gradient.
         """
-        if isinstance(step.layer, nn.Linear):
+        if isinstance(operation.layer, nn.Linear):
             with torch.no_grad():
-                return linear(step.name, stacks, x), lambda g: self._descend_linear(step.name, stacks, x, g, goes_on)
-        if isinstance(step.layer, nn.ReLU):
+                return linear(operation.name, stacks, x), lambda g: self._descend_linear(
+                    operation.name, stacks, x, g, moves_below
+                )
+        if isinstance(operation.layer, nn.ReLU):
             positive = torch.relu(x)
             return positive, lambda g: torch.ops.aten.threshold_backward(g, positive, 0)
-        if not goes_on:
-            return run_step(step, [x], stacks, keys), lambda g: g
+        if not moves_below:
+            return run_operation(operation, [x], stacks, keys), lambda g: g
         start = x.detach().requires_grad_()
-        result = run_step(step, [start.clone()], stacks, keys)  # a copy, for functions that work in place
+        result = run_operation(operation, [start.clone()], stacks, keys)  # a copy, for functions that work in place
 
         return result.detach(), lambda g: torch.autograd.grad(result, [start], g)[0]
 
     def _descend_linear(
-        self, name: str, stacks: Mapping[str, Tensor], x: Tensor, gradient: Tensor, goes_on: bool
+        self, name: str, stacks: Mapping[str, Tensor], x: Tensor, gradient: Tensor, moves_below: bool
     ) -> Tensor:
         flat_x, flat_gradient = (t.flatten(1, -2) if t.dim() != 3 else t for t in (x, gradient))
-        back = torch.bmm(flat_gradient, stacks[f"{name}.weight"]).view(x.shape) if goes_on else gradient
+        back = torch.bmm(flat_gradient, stacks[f"{name}.weight"]).view(x.shape) if moves_below else gradient
         self._update(name, stacks, flat_x, flat_gradient)
         return back
 

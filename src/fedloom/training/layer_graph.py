@@ -1,7 +1,7 @@
-"""A model as a list of steps that run for many clients at once.
+"""A model as a list of operations that run for many clients at once.
 
-A step is a linear layer, a dropout, or a function of tensors whose first axis is the client and whose second is the
-sample. An ``nn.Sequential`` of such layers is a graph by itself; any other module is traced (``training/trace.py``).
+An operation is a linear layer, a dropout, or a function of tensors whose first axis is the client and whose second is
+the sample. An ``nn.Sequential`` of such layers is a graph by itself; any other module is traced (``trace.py``).
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ ELEMENTWISE = (nn.ReLU, nn.Tanh, nn.Sigmoid, nn.GELU, nn.SiLU, nn.ELU, nn.LeakyR
 
 
 @dataclass(frozen=True)
-class Step:
+class Operation:
     """One layer or function.
 
     Args:
-        inputs: What it takes: 0 is the input of the model, and k the result of step k.
+        inputs: What it takes: 0 is the input of the model, and k the result of operation k.
         layer: A linear layer, a dropout, or a function of stacked tensors.
         name: The name of a linear layer in its model.
         turn: How often the model has used this dropout before, in the same pass.
@@ -36,20 +36,20 @@ class Step:
 
 @dataclass(frozen=True)
 class LayerGraph:
-    """The steps of a model; the last one gives its outputs.
+    """The operations of a model; the last one gives its outputs.
 
     Args:
-        training: The steps while it trains.
-        evaluation: The steps otherwise.
+        training: The operations while it trains.
+        evaluation: The operations otherwise.
     """
 
-    training: tuple[Step, ...]
-    evaluation: tuple[Step, ...]
+    training: tuple[Operation, ...]
+    evaluation: tuple[Operation, ...]
 
     @cached_property
     def is_chain(self) -> bool:
-        """Whether every step of a training pass takes what the step before it gives, and nothing else."""
-        return all(step.inputs == (place,) for place, step in enumerate(self.training))
+        """Whether every operation of a training pass takes what the operation before it gives, and nothing else."""
+        return all(operation.inputs == (place,) for place, operation in enumerate(self.training))
 
 
 def sequential_graph(model: nn.Module) -> LayerGraph | None:
@@ -57,13 +57,13 @@ def sequential_graph(model: nn.Module) -> LayerGraph | None:
     layers = None if has_ties(model) or hooked_layer(model) is not None else _layers(model)
     if layers is None:
         return None
-    steps = tuple(
-        Step(
+    operations = tuple(
+        Operation(
             (place,), flatten if isinstance(layer, nn.Flatten) else layer, name if isinstance(layer, nn.Linear) else ""
         )
         for place, (name, layer) in enumerate(layers)
     )
-    return LayerGraph(steps, steps)
+    return LayerGraph(operations, operations)
 
 
 def _layers(model: nn.Module) -> list[tuple[str, nn.Module]] | None:
@@ -99,7 +99,7 @@ def has_ties(model: nn.Module) -> bool:
 
 
 def hooked_layer(model: nn.Module) -> str | None:
-    """The name of a layer with a hook, which steps would not call; None if there is none."""
+    """The name of a layer with a hook, which the graph would not call; None if there is none."""
     name: str
     for name, layer in model.named_modules():
         if layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks:

@@ -33,12 +33,13 @@ class LocalTrainer(Evaluator):
 
     def __init__(self, task: Task, execution: str) -> None:
         super().__init__(task, execution)
+        # Counters (BatchNorm's batches) are whole numbers and not part of a row, so every client starts from these.
         whole = {name: b for name, b in self.model.named_buffers() if not b.is_floating_point()}
         self.counters = {name: b.clone() for name, b in whole.items() if not name.endswith("noise_key")}
         self.compiled: dict[Any, Any] = {}
         self._until: dict[int, frozenset[str]] = {}
-        self.of_tasks: dict[int, LocalTrainer] = {}
-        """The trainers of the later tasks of a stream, by the number of classes seen."""
+        self.by_classes_seen: dict[int, LocalTrainer] = {}
+        """In a stream, the trainers of later rounds."""
 
     def at(self, round_number: int) -> LocalTrainer:
         """The trainer of a round: in a stream, of the classes seen so far."""
@@ -46,13 +47,14 @@ class LocalTrainer(Evaluator):
         if task is self.task or task.federation.seen is None:  # drift changes lists of positions, and no objective
             return self
         number = len(task.federation.seen)
-        if number not in self.of_tasks:
-            graph = self._graph_or_reason  # computed once for all
+        if number not in self.by_classes_seen:
+            # The model stays the same, so its traced graph does; a compiled step has the old objective inside.
+            graph = self._graph_or_reason
             trainer = copy(self)
-            trainer.task, trainer.compiled, trainer.of_tasks = task, {}, {}
+            trainer.task, trainer.compiled, trainer.by_classes_seen = task, {}, {}
             trainer.__dict__["_graph_or_reason"] = graph
-            self.of_tasks[number] = trainer
-        return self.of_tasks[number]
+            self.by_classes_seen[number] = trainer
+        return self.by_classes_seen[number]
 
     def keys(self, request: TrainingRequest) -> Tensor:
         """A noise key per client, where the model drops units."""
@@ -75,7 +77,7 @@ class LocalTrainer(Evaluator):
         names = [slot.name for slot in self.layout.moving(request.part)]
         if step.until is None:
             return names
-        if step.until not in self._until:
+        if step.until not in self._until:  # which parameters a loss can reach is found by a backward pass
             sample = self.task.inputs(request.positions[0][:1])
             self._until[step.until] = parameters_until(self.task.model, sample, step.until)
         return [name for name in names if name in self._until[step.until]]
@@ -84,6 +86,7 @@ class LocalTrainer(Evaluator):
         """What a step's loss gets as targets; a method's own loss gets the samples' places in ``on``, if they are."""
         if request.on is None or step.loss is None:
             return self.task.targets(positions)
+        # A method's loss looks up what it knows of sample i (a teacher's output, say), not the sample's label.
         return torch.searchsorted(request.on.contiguous(), positions.contiguous())
 
     def batch(self, request: TrainingRequest, step: BatchStep, augmenters: list[torch.Generator]) -> Inputs:
@@ -93,6 +96,7 @@ class LocalTrainer(Evaluator):
             return x
         out, places = x, range(step.rows) if isinstance(step.rows, int) else step.rows.tolist()
         for i, place in enumerate(places):
+            # Padding must not draw from a client's generator, or its augmentation would depend on who trains with it.
             real = x.shape[1] if step.mask is None else int(step.mask[i].sum())
             views = augment(x[i, :real], augmenters[place])
             if out is x and views.shape[1:] != x.shape[2:]:  # two views of each sample, say
@@ -116,6 +120,7 @@ class LocalTrainer(Evaluator):
             raise FedloomError(
                 "this method takes plain gradient steps: set local.optimizer = sgd and local.momentum = 0."
             )
+        # DP-SGD first: it is its own loop over batches, drawn at random, whatever execution the run has.
         if request.privacy is not None:
             rows = anchors = train_privately(self, request, assignments, request.privacy)
         elif self.execution == "loop":

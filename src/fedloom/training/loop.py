@@ -123,6 +123,7 @@ def _train_one(
                     optimizer.step([g.unsqueeze(0) for g in gradients])
                     memory.settle(number, optimizer.values, slice(None))
                     steps += 1
+    # Buffers of floats (running means) are part of a row: they are averaged like weights.
     tensors = {**named, **dict(model.named_buffers())}
     for name, view in layout.views(row).items():
         view.copy_(tensors[name].detach())

@@ -46,7 +46,7 @@ class MetricSums:
         return lambda outputs, targets: self.add(place, outputs, targets)
 
     def in_order(self, sizes: Sequence[int]) -> Watch:
-        """Adds batches of samples that belong to all clients in order, so many to each."""
+        """Adds batches of samples that belong to all clients in order, the given number to each."""
         owners = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
         seen = 0
 

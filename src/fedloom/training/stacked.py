@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from fedloom.core.inputs import Inputs
 from fedloom.core.model.model_output import chosen_output
 from fedloom.training.keyed_dropout import KeyedDropout, rewind
-from fedloom.training.layer_graph import LayerGraph, Step
+from fedloom.training.layer_graph import LayerGraph, Operation
 
 NARROW = 16
 """Below this many outputs a batched product is faster with its result transposed (measured, bench/local.py)."""
@@ -57,27 +57,29 @@ def linear(name: str, stacks: Mapping[str, Tensor], x: Tensor) -> Tensor:
     return out.view(len(out), *lead, -1) if len(lead) != 1 else out
 
 
-def run_step(step: Step, inputs: Sequence[Tensor], stacks: Mapping[str, Tensor], keys: Tensor | None) -> Tensor:
-    """The result of one step of B clients; without ``keys`` nothing is dropped."""
-    if isinstance(step.layer, nn.Linear):
-        return linear(step.name, stacks, inputs[0])
-    if isinstance(step.layer, KeyedDropout):
-        return inputs[0] if keys is None else step.layer.drop(inputs[0], keys, step.turn)
-    return step.layer(*inputs)
+def run_operation(
+    operation: Operation, inputs: Sequence[Tensor], stacks: Mapping[str, Tensor], keys: Tensor | None
+) -> Tensor:
+    """The result of one operation of B clients; without ``keys`` nothing is dropped."""
+    if isinstance(operation.layer, nn.Linear):
+        return linear(operation.name, stacks, inputs[0])
+    if isinstance(operation.layer, KeyedDropout):
+        return inputs[0] if keys is None else operation.layer.drop(inputs[0], keys, operation.turn)
+    return operation.layer(*inputs)
 
 
 def run_graph(graph: LayerGraph, stacks: Mapping[str, Tensor], x: Tensor, keys: Tensor | None) -> Tensor:
     """The outputs (B×n×...) of B clients; without ``keys`` the model is evaluated, and nothing is dropped."""
     values = [x]
-    for step in graph.evaluation if keys is None else graph.training:
-        values.append(run_step(step, [values[place] for place in step.inputs], stacks, keys))
+    for operation in graph.evaluation if keys is None else graph.training:
+        values.append(run_operation(operation, [values[place] for place in operation.inputs], stacks, keys))
     return values[-1]
 
 
 def run_stacked(
     model: nn.Module, graph: LayerGraph | None, stacks: Mapping[str, Tensor], x: Inputs, keys: Tensor | None
 ) -> Tensor:
-    """The outputs of B clients of any model: step by step where it is a graph over one tensor, else with vmap."""
+    """The outputs of B clients of any model: by its graph where it has one and takes one tensor, else with vmap."""
     if graph is not None and isinstance(x, Tensor):
         return run_graph(graph, stacks, x, keys)
     return run_vmap(model, stacks, x, keys)

@@ -35,8 +35,8 @@ ALONG_AXIS = {
 }
 
 
-class Untraceable(Exception):  # noqa: N818 (it is no error: there is another way)
-    """A module is no graph of steps; the message says why, as the rest of a sentence."""
+class Untraceable(Exception):  # noqa: N818 (not an error: there is another way)
+    """A module is not a graph of operations; the message says why, as the rest of a sentence."""
 
 
 Operation = tuple[list[fx.Node], Callable[..., Tensor], str]

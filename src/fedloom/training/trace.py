@@ -1,4 +1,4 @@
-"""A user's module as a graph of steps, traced with ``torch.fx``.
+"""A user's module as a graph of operations, traced with ``torch.fx``.
 
 The operations of its forward pass become functions of stacked tensors (``training/stacked_operations.py``). A module is
 refused, with the reason, where that would not be the same: an operation that has no such function, a branch on values
@@ -23,20 +23,20 @@ from fedloom.core.inputs import Inputs
 from fedloom.core.model.adapted_model import AdaptedModel
 from fedloom.core.model.model_output import chosen_output
 from fedloom.training.keyed_dropout import KeyedDropout
-from fedloom.training.layer_graph import LayerGraph, Step, has_ties, hooked_layer
+from fedloom.training.layer_graph import LayerGraph, Operation, has_ties, hooked_layer
 from fedloom.training.stacked import gradients_of, run_graph, run_vmap
 from fedloom.training.stacked_operations import Untraceable, is_batch_size, is_shape, stacked_operation
 
 CLOSE = 1e-3
-"""How far the steps may be from the module, relative to its largest output or gradient: far above any rounding."""
+"""How far the operations may be from the module, relative to its largest output or gradient: far above any rounding."""
 
 
 def trace(model: nn.Module, sample: Callable[[], Inputs]) -> LayerGraph:
-    """The steps of a module.
+    """The operations of a module.
 
     Args:
         model: The module, with keyed dropout.
-        sample: Makes prepared inputs of two clients, on which the steps are compared with the module.
+        sample: Makes prepared inputs of two clients, on which the operations are compared with the module.
 
     Raises:
         Untraceable: If it has none.
@@ -50,7 +50,7 @@ def trace(model: nn.Module, sample: Callable[[], Inputs]) -> LayerGraph:
         raise Untraceable("it uses a parameter under two names")
     trains = model.training
     try:
-        graph = LayerGraph(_steps(model, True), _steps(model, False))
+        graph = LayerGraph(_operations(model, True), _operations(model, False))
         _check_parameters(model, graph)
         _check_agreement(model, graph, sample())
     except Untraceable:
@@ -79,19 +79,19 @@ class _Tracer(fx.Tracer):
         return isinstance(m, KeyedDropout) or super().is_leaf_module(m, module_qualified_name)
 
 
-def _steps(model: nn.Module, train: bool) -> tuple[Step, ...]:
-    """The steps of a pass in training or evaluation mode."""
+def _operations(model: nn.Module, train: bool) -> tuple[Operation, ...]:
+    """The operations of a pass in training or evaluation mode."""
     whole = _OneInput(copy.deepcopy(model)).train(train)  # a forward pass may leave traces in its module
     with _no_other_state(whole):
         graph = _Tracer().trace(whole)
     places: dict[fx.Node, int] = {}
-    steps: list[Step] = []
+    operations: list[Operation] = []
     turns: Counter[str] = Counter()
     for node in _nodes_before_output(graph):
         if node.op == "placeholder":
             places[node] = 0
         elif node.op == "output":
-            if not isinstance(node.args[0], fx.Node) or places.get(node.args[0]) != len(steps) or not steps:
+            if not isinstance(node.args[0], fx.Node) or places.get(node.args[0]) != len(operations) or not operations:
                 raise Untraceable("it does not return one tensor")
         elif not is_shape(node) and not is_batch_size(node):
             inputs, layer, name = stacked_operation(node, model)
@@ -99,9 +99,9 @@ def _steps(model: nn.Module, train: bool) -> tuple[Step, ...]:
                 raise Untraceable("it computes with its inputs' shape")
             turn = turns[str(node.target)] if isinstance(layer, KeyedDropout) else 0
             turns[str(node.target)] += 1
-            steps.append(Step(tuple(places[one] for one in inputs), layer, name, turn))
-            places[node] = len(steps)
-    return tuple(steps)
+            operations.append(Operation(tuple(places[one] for one in inputs), layer, name, turn))
+            places[node] = len(operations)
+    return tuple(operations)
 
 
 def _nodes_before_output(graph: fx.Graph) -> list[fx.Node]:
@@ -141,7 +141,7 @@ def _no_other_state(model: nn.Module) -> Iterator[None]:
 
 def _check_parameters(model: nn.Module, graph: LayerGraph) -> None:
     """Refuse a parameter that trains outside of a linear layer, or in one that is used twice or never."""
-    uses = Counter(step.name for step in graph.training if step.name)
+    uses = Counter(operation.name for operation in graph.training if operation.name)
     added = model.added if isinstance(model, AdaptedModel) else ()  # the outputs do not depend on them
     for name, parameter in model.named_parameters():
         if parameter.requires_grad and uses[name.rpartition(".")[0]] != 1 and name.partition(".")[0] not in added:
@@ -150,7 +150,7 @@ def _check_parameters(model: nn.Module, graph: LayerGraph) -> None:
 
 @torch.enable_grad()
 def _check_agreement(model: nn.Module, graph: LayerGraph, x: Inputs) -> None:
-    """Refuse steps that do not compute what the module does: its outputs and gradients, for two clients."""
+    """Refuse operations that do not compute what the module does: its outputs and gradients, for two clients."""
     if not isinstance(x, Tensor):
         raise Untraceable("it takes several input columns")
     parameters = dict(model.named_parameters())
@@ -159,10 +159,10 @@ def _check_agreement(model: nn.Module, graph: LayerGraph, x: Inputs) -> None:
     for keys in (torch.tensor([1, 2]), None):
         traced, real = run_graph(graph, start, x, keys), run_vmap(model, start, x, keys)
         if traced.shape != real.shape:
-            raise Untraceable("its traced steps do not compute what the module computes")
+            raise Untraceable("its traced operations do not compute what the module computes")
         results: list[tuple[Tensor, ...]] = [(out.detach(),) for out in (traced, real)]
         if keys is not None:
             slopes = torch.arange(1.0, real.numel() + 1).view_as(real) / real.numel()
             results = [(out.detach(), *gradients_of((out * slopes).sum(), moving)) for out in (traced, real)]
         if any((a - b).abs().max() > CLOSE * b.abs().max() + 1e-6 for a, b in zip(*results, strict=True)):
-            raise Untraceable("its traced steps do not compute what the module computes")
+            raise Untraceable("its traced operations do not compute what the module computes")

@@ -18,7 +18,7 @@ from fedloom.training.cycle_memory import CycleMemory
 from fedloom.training.functional_network import FunctionalNetwork
 from fedloom.training.in_place_sgd import InPlaceSGD
 from fedloom.training.keyed_dropout import KeyedDropout, step_key
-from fedloom.training.layer_graph import Step
+from fedloom.training.layer_graph import Operation
 from fedloom.training.optimizer import Optimizer, add_affine_pull
 from fedloom.training.stacked import gradients_of, run_stacked
 
@@ -65,7 +65,7 @@ def train_vectorised(
                 _step(trainer, request, aim.loss, moving, piece, part, anchor, extra, own, some, batch)
                 memory.settle(number, part.values, cut)
                 done[cut] += 1
-            if not isinstance(step.rows, int):
+            if not isinstance(step.rows, int):  # indexing by a list copied the rows; a slice would be a view
                 optimizer.put_back(part, step.rows)
     rows = trainer.layout.unstack(stacks)
     if request.cycle is None:
@@ -125,10 +125,10 @@ def _step(
     optimizer.step(gradients)
 
 
-def _chain(trainer: LocalTrainer, request: TrainingRequest) -> Sequence[Step] | None:
-    """The steps of a chain of layers that plain SGD trains; None for anything else.
+def _chain(trainer: LocalTrainer, request: TrainingRequest) -> Sequence[Operation] | None:
+    """The operations of a chain of layers that plain SGD trains; None for anything else.
 
-    The weights of added modules are in no step, but weight decay and pulls move them too.
+    The weights of added modules are in no operation, but weight decay and pulls move them too.
     """
     work, graph = request.work, trainer.graph
     plain = work.optimizer == "sgd" and work.momentum == 0 and work.clip is None

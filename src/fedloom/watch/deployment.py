@@ -33,7 +33,7 @@ class ServerFacts:
 
     Args:
         process: The server's process; None if it is not running.
-        serving: Whether the server half of the run is at work.
+        serving: Whether the server half of the run is running.
         waiting: What it waits for.
         outcome: How the run ended; empty if it has not.
         seen: When each site was last heard of, by name; only sites that ever connected.
@@ -58,11 +58,7 @@ class Certificates:
 
 
 class DeploymentFolder:
-    """Reads a participant's folder; what changes slowly or costs a call is kept for a few seconds.
-
-    Args:
-        folder: The server's folder or a site's.
-    """
+    """Reads a participant's folder; what changes slowly or costs a call is kept for a few seconds."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -12,7 +12,7 @@ from fedloom.files.regular_file import open_regular
 FOLDERS = ("logs", "proxy")
 """Where the programs of a participant write."""
 LINES, BYTES, WIDEST = 80, 1 << 15, 400
-"""At most so many lines, from so many bytes at the end of a file, with so many characters each."""
+"""The most lines, the bytes at the end of a file that they come from, and the most characters of each."""
 MOST = 8
 """Logs, at most."""
 _ESCAPE = re.compile(

@@ -57,7 +57,6 @@ class Participant:
     """A site of a deployment, or a client of a simulated run.
 
     Args:
-        name: Its name.
         connected: Whether it is connected; None in a simulation.
         seen: When it was last heard of, in seconds since 1970; None if that is not known.
         trouble: Why it may not take part, if it may not.
@@ -127,7 +126,7 @@ class Status:
         warnings: What is wrong with certificates, or soon will be.
         authority: The fingerprint of the deployment's authority.
         revoked: Since when sites are revoked, by name.
-        serving: Whether the server half of a deployed run is at work.
+        serving: Whether the server half of a deployed run is running.
         last_words: What a site's process said last.
         audit: The state of the audit log; empty if there is none.
         notes: What is odd about the folder.
@@ -170,7 +169,7 @@ class Status:
     has_model: bool = False
 
     def stall(self, now: float) -> str:
-        """Why a run that is at work seems to hang; empty if it does not."""
+        """Why a running run seems to hang; empty if it does not."""
         if self.phase != "running":
             return ""
         since = self.last_record or self.began or now

@@ -154,7 +154,7 @@ class StatusReader:
             return "finished", "", process
         if holder is not None:
             return ("running" if last is not None else "waiting"), "", process
-        return "interrupted", f"nobody works on it: fedloom resume {self.folder} goes on.", None
+        return "interrupted", f"no process runs it: fedloom resume {self.folder} continues it.", None
 
     def _server_phase(self, facts: ServerFacts, last: int | None) -> tuple[Phase, str, int | None]:
         error = facts.outcome.get("error")
@@ -173,7 +173,7 @@ class StatusReader:
             return ("waiting" if last is None or facts.waiting else "running"), facts.waiting, facts.process
         if last is None:
             return "waiting", f"the run has not begun: fedloom deploy run {self.folder} starts it.", facts.process
-        return "interrupted", f"the run is not at work: fedloom deploy run {self.folder} goes on.", facts.process
+        return "interrupted", f"the run is not running: fedloom deploy run {self.folder} continues it.", facts.process
 
     def _clients(self) -> list[Participant]:
         records = self.records

@@ -1,29 +1,39 @@
-"""A small web server for a page of this machine, and who of this machine may see it.
+"""The one small web server of Fedloom: who is answered, by which function, and with which headers.
 
-A loopback port is open to every user of the machine. So a page about something private is shown to the user who serves
-it and to root, whom the kernel's table of connections names. Only Linux has that table: elsewhere a page is served only
-about what every user may read anyway.
+``fedloom watch``, ``fedloom flows serve`` and the reception of a deployment's server are routes on it. It is the
+standard library's: a base install needs no other, and its import takes 31 ms, where starlette with uvicorn (which come
+with Flower) takes 93 ms and still leaves everything below to be written.
 """
 
 from __future__ import annotations
 
 import errno
-import ipaddress
-import os
-import stat
 import sys
-from collections.abc import Iterable
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from fedloom.core.errors import FedloomError
+from fedloom.web.access import Access
 
-CONNECTIONS = Path("/proc/net")
-"""Where Linux lists the connections of a machine with their users, in ``tcp`` and ``tcp6``."""
 SLOWEST = 30.0
 """Seconds that a browser may take to send a request, or to take what it is sent."""
+MOST_STREAMS = 32
+"""Pages with a stream of events that can be open at once: each is a thread."""
+HEARTBEAT = 5.0
+"""Seconds after which a page without news gets an empty line, so that one that went away is noticed."""
+TEXT, JSON, HTML = "text/plain; charset=utf-8", "application/json", "text/html; charset=utf-8"
+
+
+class RequestError(Exception):
+    """A request that is refused: an HTTP code and a sentence."""
+
+    def __init__(self, code: HTTPStatus, sentence: str) -> None:
+        super().__init__(sentence)
+        self.code = code
 
 
 class PageServer(ThreadingHTTPServer):
@@ -33,16 +43,24 @@ class PageServer(ThreadingHTTPServer):
         address: The address to listen on.
         port: The port; 0 chooses a free one.
         request: Answers a request.
+        access: Who is answered.
     """
 
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, address: str, port: int, request: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(self, address: str, port: int, request: type[PageRequest], access: Access) -> None:
+        self.access = access
+        self.ending, self.streams = threading.Event(), threading.BoundedSemaphore(MOST_STREAMS)
         try:
             super().__init__((address, port), request)
         except (OSError, OverflowError) as error:
             raise FedloomError(_port_sentence(address, port, error)) from None
+
+    def end(self) -> None:
+        """Close the port and let every page's thread end."""
+        self.ending.set()
+        self.server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a browser that went away; everything else is ours."""
@@ -51,34 +69,104 @@ class PageServer(ThreadingHTTPServer):
 
 
 class PageRequest(BaseHTTPRequestHandler):
-    """Answers one request, with headers that keep other pages from the answer."""
+    """Answers one request, with headers that keep other pages from the answer. A subclass has routes."""
 
     timeout = SLOWEST
     server_version, sys_version = "fedloom", ""
+    server: PageServer
+    routes: ClassVar[Mapping[tuple[str, str], str]] = {}
+    """The name of the method that answers, by HTTP method and path; HEAD is answered as GET is."""
+    private: ClassVar[str] = "this page is private."
+    """The sentence for somebody who may not see the page."""
+
+    def answer(self) -> None:
+        """Answer the request by its route, or refuse it in a sentence."""
+        path, method = self.path.partition("?")[0], "GET" if self.command == "HEAD" else self.command
+        try:
+            self.check_sender()
+            paths = {one for _, one in self.routes}
+            if path not in paths:
+                raise RequestError(HTTPStatus.NOT_FOUND, f"there is only {', '.join(sorted(paths))} here.")
+            if (method, path) not in self.routes:
+                raise RequestError(HTTPStatus.METHOD_NOT_ALLOWED, f"{path} does not take {self.command[:10]}.")
+            getattr(self, self.routes[method, path])()
+        except RequestError as wrong:
+            self.close_connection = True
+            self.refuse(wrong.code, str(wrong))
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = answer  # noqa: N815
+
+    def check_sender(self) -> None:
+        """Refuse a request under another host's name, of another site's page, or of somebody without access."""
+        access, host = self.server.access, self.headers.get("Host", "")
+        if not access.is_host(host):
+            raise RequestError(HTTPStatus.MISDIRECTED_REQUEST, "this page is not served under that name.")
+        # A script of another site can send a request from somebody's browser, but cannot hide where it comes from.
+        if self.headers.get("Origin", f"//{host}").partition("//")[2] != host:
+            raise RequestError(HTTPStatus.FORBIDDEN, "another site's page may not ask here.")
+        ends = self.client_address[:2], self.request.getsockname()[:2]
+        if not access.admits(self.headers.get("Authorization", ""), *ends):
+            raise RequestError(HTTPStatus.UNAUTHORIZED if access.token else HTTPStatus.FORBIDDEN, self.private)
+
+    def refuse(self, code: HTTPStatus, sentence: str) -> None:
+        """Send the sentence with which a request is refused."""
+        self.send_text(code, sentence + "\n")
 
     def security_policy(self) -> str:
-        """The content security policy of the page."""
-        raise NotImplementedError
+        """The content security policy of the answer."""
+        return "default-src 'none'"
 
-    def send_text(
-        self, code: HTTPStatus, text: str, kind: str = "text/plain; charset=utf-8", more: Iterable[tuple[str, str]] = ()
-    ) -> None:
+    def read_body(self, largest: int) -> bytes:
+        """The body of the request; one of more than ``largest`` bytes is refused."""
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdecimal() and len(length) < 20):
+            raise RequestError(HTTPStatus.LENGTH_REQUIRED, "a question says its length (Content-Length).")
+        if int(length) > largest:
+            raise RequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a question has at most {largest:,} bytes.")
+        return self.rfile.read(int(length))
+
+    def send_text(self, code: HTTPStatus, text: str, kind: str = TEXT) -> None:
         """Send an answer.
 
         Args:
-            code: Its code.
             text: Its content.
             kind: The type of the content.
-            more: More headers.
         """
         content = text.encode("utf-8", "replace")
-        self.send_head(code, kind, (("Content-Length", str(len(content))), *more))
+        self.send_head(code, kind, [("Content-Length", str(len(content)))])
         if self.command != "HEAD":
             self.wfile.write(content)
+
+    def send_events(self, new: Callable[[], Iterable[tuple[str, str]]], interval: float) -> None:
+        """Send events until the browser goes away or the server ends.
+
+        Args:
+            new: The events since the last call, each with its name.
+            interval: Seconds between two calls.
+        """
+        if not self.server.streams.acquire(blocking=False):
+            raise RequestError(HTTPStatus.SERVICE_UNAVAILABLE, f"{MOST_STREAMS} pages are open already.")
+        try:
+            self.send_head(HTTPStatus.OK, "text/event-stream")
+            last = time.monotonic()
+            while self.command != "HEAD" and not self.server.ending.is_set():
+                for name, data in new():
+                    self.wfile.write(f"event: {name}\ndata: {data}\n\n".encode())
+                    last = time.monotonic()
+                if time.monotonic() - last > HEARTBEAT:
+                    self.wfile.write(b": still here\n\n")
+                    last = time.monotonic()
+                self.server.ending.wait(interval)
+        except OSError:  # the browser went away
+            self.close_connection = True
+        finally:
+            self.server.streams.release()
 
     def send_head(self, code: HTTPStatus, kind: str, more: Iterable[tuple[str, str]] = ()) -> None:
         """Send the headers of an answer."""
         self.send_response(code)
+        if code == HTTPStatus.UNAUTHORIZED:
+            self.send_header("WWW-Authenticate", 'Basic realm="fedloom: the password is the token", charset="UTF-8"')
         for name, value in (
             ("Content-Type", kind),
             *more,
@@ -93,68 +181,6 @@ class PageRequest(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Keep the terminal quiet."""
-
-
-def is_own_connection(client: tuple[str, int], server: tuple[str, int]) -> bool:
-    """Whether a connection on this machine is known to be of this process's user, or of root.
-
-    Args:
-        client: The address and port that it comes from.
-        server: The address and port that it came to.
-    """
-    return user_of_connection(client, server) in (0, os.getuid())
-
-
-def refuse_unknown_visitors(place: Path) -> None:
-    """Refuse to serve a page about something private where the system does not say whose a connection is.
-
-    Args:
-        place: What the page is about: a folder or a file.
-    """
-    if not (CONNECTIONS / "tcp").exists() and not is_readable_by_all(place):
-        raise FedloomError(
-            f"this system does not say whose a connection is (it has no {CONNECTIONS / 'tcp'}), so every user of this "
-            f"machine could see {place}, which not everybody may read: let all read it, or serve the page on Linux."
-        )
-
-
-def is_readable_by_all(place: Path) -> bool:
-    """Whether every user of this machine may read a folder or a file: by its mode, and through all folders above it.
-
-    Args:
-        place: The folder or the file.
-    """
-    place = place.resolve()
-    needed = stat.S_IROTH | (stat.S_IXOTH if place.is_dir() else 0)
-    passable = all(above.stat().st_mode & stat.S_IXOTH for above in place.parents)
-    return passable and place.stat().st_mode & needed == needed
-
-
-def user_of_connection(client: tuple[str, int], server: tuple[str, int]) -> int | None:
-    """The user whose process made a connection on this machine; None if the system does not say.
-
-    Args:
-        client: The address and port that it comes from.
-        server: The address and port that it came to.
-    """
-    mine, theirs = _kernel_address(*client), _kernel_address(*server)
-    for table in ("tcp", "tcp6"):
-        try:
-            lines = (CONNECTIONS / table).read_text().splitlines()[1:]
-        except OSError:
-            continue
-        for line in lines:
-            _, local, remote, _, _, _, _, user, *_ = line.split()
-            if (local, remote) == (mine, theirs):
-                return int(user)
-    return None
-
-
-def _kernel_address(address: str, port: int) -> str:
-    """An address as ``/proc/net/tcp`` writes it: words of four bytes in the machine's order, then the port."""
-    packed = ipaddress.ip_address(address.partition("%")[0]).packed
-    words = (int.from_bytes(packed[at : at + 4], "little") for at in range(0, len(packed), 4))
-    return "".join(f"{word:08X}" for word in words) + f":{port:04X}"
 
 
 def _port_sentence(address: str, port: int, error: Exception) -> str:

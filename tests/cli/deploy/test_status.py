@@ -36,7 +36,7 @@ def test_status_of_a_run_says_who_was_left_out_and_why_it_stopped(deploy, fedloo
     (run / "outcome.json").write_text(json.dumps({"error": "round 3 was abandoned"}))
     lines = fedloom("status", deploy / "server").stdout.splitlines()
     assert lines[-4:] == [
-        "run: not at work, 2 rounds done",
+        "run: not running, 2 rounds done",
         "  global_model/global_test/accuracy: 0.75",
         "  round 2: south left out of 'update': reply/row has numbers that are not finite",
         "the run stopped: round 3 was abandoned",

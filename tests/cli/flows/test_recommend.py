@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 import fedloom as fl
 from fedloom.cli.flows.app import flows
-from fedloom.runs.results.client_model import client_flow_model, client_model
+from fedloom.runs.results.client_model import client_model, client_standalone_model
 from fedloom.tasks.flows.formats.flow_json import write_flow
 from fedloom.tasks.flows.learning.recommender import Recommender
 from fedloom.tasks.flows.rules import PLATFORM
@@ -38,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_flow(home / "flow.json", small_flows.flow(1), PLATFORM)
     (home / "digits").mkdir()
     (home / "digits" / "config.toml").write_text(f'made_by.fedloom = "{fl.__version__}"\n[task]\nname = "digits"\n')
-    model = client_flow_model(home / PERSONAL, "north")
+    model = client_standalone_model(home / PERSONAL, "north")
     model.write(home / "model")
     whole = (home / "model").read_bytes()
     (home / "cut").write_bytes(whole[:-9])
@@ -120,7 +120,10 @@ def test_unknown_words_and_labels_are_noted(folder: Path) -> None:
         ),
         (["recommend", PERSONAL, "flow.json", "--client", "norht"], "has no client 'norht': did you mean 'north'?"),
         (["recommend", PERSONAL, "flow.json", "--client", "9"], "no client '9': there are 'east', 'north', 'south'."),
-        (["export", "digits", "--out", "x"], "digits is a run of the task digits, which is not a task on flows"),
+        (
+            ["export", "digits", "--out", "x"],
+            "of the task digits, whose models cannot be used without it",
+        ),
         (["export", "nowhere", "--out", "x"], "nowhere is not the folder of a run"),
         (
             ["recommend", "model", "flow.json"],

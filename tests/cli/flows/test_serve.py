@@ -16,7 +16,7 @@ import pytest
 from fedloom.cli.flows.app import flows
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
-from fedloom.web import page_server
+from fedloom.web import connection_owner
 from support import small_flows
 from support.command_line import output
 from support.waiting import LIMIT
@@ -42,7 +42,7 @@ def test_a_missing_model_and_a_taken_port_are_sentences(model: Path) -> None:
 def test_a_private_model_is_not_served_where_the_system_does_not_say_who_asks(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_server, "CONNECTIONS", tmp_path / "nothing")
+    monkeypatch.setattr(connection_owner, "CONNECTIONS", tmp_path / "nothing")
     model.chmod(0o600)
     with pytest.raises(FedloomError, match=r"does not say whose a connection is .* every user of this machine could"):
         output(flows, "serve", model, "--port", 0)

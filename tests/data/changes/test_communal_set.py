@@ -90,7 +90,7 @@ def test_what_cannot_be_is_refused(change, says):
 
 def test_numbers_that_cannot_be_are_refused():
     held = federation([40])
-    with pytest.raises(FedloomError, match="communal_per_class=-1: it must not be negative"):
+    with pytest.raises(FedloomError, match="communal_per_class=-1: it must be at least 0"):
         with_communal(held, -1)
     measured = replace(held, columns={**held.columns, "y": torch.rand(40)})
     with pytest.raises(FedloomError, match="these data have no classes"):
@@ -128,7 +128,7 @@ def test_a_number_a_table_and_a_config_are_the_same_task(tmp_path):
     [
         ({"communal": 0.2, "communal_per_class": 3}, "communal and communal_per_class both set samples aside"),
         ({"communal": {"labelled": True}}, "give the share of the training data, or the path of a file: one of both"),
-        ({"communal": 1.2}, "communal: share=1.2: a share of the training data must be above 0 and below 1"),
+        ({"communal": 1.2}, "share=1.2 in task.communal: it must be above 0 and less than 1"),
         ({"communal": "half"}, "communal"),
         ({"communal": {"part": 0.2}}, "part"),
         ({"communal": {"path": "nowhere.npz"}}, "nowhere.npz does not exist"),

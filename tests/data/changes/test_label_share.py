@@ -84,5 +84,5 @@ def test_a_share_that_cannot_be_is_refused(share):
 def test_numbers_keep_their_targets():
     held = federation([40])
     measured = held.__class__({**held.columns, "y": torch.rand(40)}, held.train, held.test, held.valid, 1)
-    with pytest.raises(FedloomError, match="label_share leaves classes out, but these targets are no classes"):
+    with pytest.raises(FedloomError, match="label_share leaves classes out, but these targets are not classes"):
         with_label_share(measured, 0.5)

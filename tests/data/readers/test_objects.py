@@ -34,7 +34,7 @@ def test_torch_datasets_of_dicts_have_names():
     made = fl.read(Samples("image", "label", "client"))
     assert made.names == ["c0", "c1", "c2", "c3"]
     assert torch.equal(made.columns["x"], X)
-    with pytest.raises(FedloomError, match="the column 'id' of Samples is no array: ignore it"):
+    with pytest.raises(FedloomError, match="the column 'id' of Samples is not an array: ignore it"):
         fl.read(Samples("image", "label", "id"))
     assert fl.read(Samples("image", "label", "id"), ignore=["id"], clients=2).clients == 2
     with pytest.raises(FedloomError, match="Samples has no column 'outcome': it has image, label"):

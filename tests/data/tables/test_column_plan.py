@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedloom.core.errors import FedloomError
-from fedloom.data.tables.column_plan import ColumnPlan
+from fedloom.data.tables.column_plan import ColumnPlan, encode_words
 from fedloom.data.tables.fit_columns import MOST_LEVELS, fit_columns
 from fedloom.data.tables.tables import Table
 
@@ -166,3 +166,13 @@ def test_no_other_row_changes_what_is_made_of_training_rows(numbers, texts, data
         except FedloomError:
             plans.append(None)
     assert plans[0] == plans[1]
+
+
+def test_padding_is_0_and_an_unknown_word_1():
+    cells = np.array(["a b c", "b"], dtype=object)
+    assert encode_words(cells, ["a", "b"], 4, "text").tolist() == [[2, 3, 1, 0], [3, 0, 0, 0]]
+
+
+def test_more_words_than_the_model_takes_are_refused():
+    with pytest.raises(FedloomError, match="text, row 1 has 3 words, but the model takes 2 at most"):
+        encode_words(np.array(["a b c"], dtype=object), ["a"], 2, "text")

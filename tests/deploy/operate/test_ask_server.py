@@ -32,8 +32,7 @@ from fedloom.deploy.provision.authority import Authority
 from fedloom.deploy.provision.certificates import days_left, public_key_of
 from fedloom.deploy.provision.change_files import finish_change
 from fedloom.deploy.provision.proxy import write_proxy_config
-from fedloom.deploy.provision.renewed_files import SITE_FILES
-from fedloom.deploy.provision.signature import check_signature
+from fedloom.deploy.provision.signature import RENEWED_FILES, check_signature
 from fedloom.deploy.settings import load_server, load_site, to_toml
 from support.kills import kills
 from support.waiting import LIMIT, wait_until
@@ -66,13 +65,6 @@ class Running:
         )
         while not is_listening(self.port):
             assert not self.nginx.has_ended, self.nginx.output()
-
-    def start_as_0_5(self) -> None:
-        """Start nginx with the settings that fedloom 0.5.0 wrote, which pass on the calls of nodes and nothing else."""
-        self.nginx.stop()
-        text = (Path(__file__).parents[1] / "version_0_5/stopped/deploy/server/nginx.conf").read_text()
-        (self.server / "nginx.conf").write_text(text.replace("127.0.0.1:8443", f"127.0.0.1:{self.port}"))
-        self.start_nginx()
 
     def reload(self) -> None:
         write_proxy_config(self.server, load_server(self.server))
@@ -141,15 +133,6 @@ def test_a_revoked_site_hears_that_it_is_revoked(running):
     assert "site north is refused" in (said := running.refusal("north", "revoked"))
     assert "the operator has revoked this site" in said
     running.contact("south").ask()
-
-
-def test_a_server_of_0_5_is_named_as_earlier(running):
-    running.start_as_0_5()
-    said = running.refusal("north", "site north is refused")
-    assert (
-        f"it runs an earlier version of Fedloom, which answers no questions, and this site runs {fedloom.__version__}"
-        in said
-    )
 
 
 def test_another_version_is_named_with_what_to_install(running, monkeypatch):
@@ -292,7 +275,7 @@ def test_a_site_that_is_killed_while_it_takes_renewed_files_starts_again(deploy_
     deploy, site = tmp_path / "deploy", tmp_path / "away" / "north"
     shutil.copytree(deploy_folder, deploy)
     membership.renew(deploy, days=100)
-    new = {name: (deploy / "server/renewed/north" / name).read_text() for name in SITE_FILES}
+    new = {name: (deploy / "server/renewed/north" / name).read_text() for name in RENEWED_FILES}
     monkeypatch.setattr(ask_server, "ask_server", lambda *_: ask_server.ServerAnswer(0.0, "", new))
     contact, lasting = ServerContact(site, load_site(deploy / "north"), print, lambda: None), set()
 

@@ -13,7 +13,9 @@ from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.settings import SiteData, SiteSettings
 from fedloom.engines.inline import Inline
-from fedloom.models.registry import MODELS
+from fedloom.models.model_kind import takes_anything
+from fedloom.registry import builtin
+from fedloom.registry.kinds import MODELS
 from fedloom.rounds.jobs import Job, LocalEngine
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
@@ -129,6 +131,7 @@ def test_sites_begin_from_the_blueprints_models_of_their_architectures(tmp_path)
     assert torch.equal(task.of_architecture(0).initial_row(), first.row)
 
 
+@takes_anything
 def frozen_stem(shape, classes, hidden=(8,)):
     """The task's model with a frozen first layer and a mask, as a module from a user's file may be."""
     model = MODELS["mlp"].builder(shape, classes, hidden=hidden)
@@ -138,7 +141,7 @@ def frozen_stem(shape, classes, hidden=(8,)):
 
 
 def test_frozen_parameters_are_in_the_blueprint_and_in_no_message(tmp_path, monkeypatch):
-    monkeypatch.setitem(MODELS, "stem", replace(MODELS["mlp"], builder=frozen_stem))
+    monkeypatch.setitem(builtin.MODELS, "stem", f"{__name__}:frozen_stem")
     made = Blueprint.of(config(task={**DIGITS, "model": "stem"}), SITES)
     assert len(made.initial) == 8 * 10 + 10
     made.save(tmp_path, server=True)

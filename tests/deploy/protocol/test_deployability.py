@@ -15,7 +15,7 @@ from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.deployability import own_data_error
 from fedloom.deploy.provision.folders import init
 from fedloom.deploy.settings import SiteData, SiteSettings
-from fedloom.methods.registry import METHODS
+from fedloom.registry.kinds import METHODS
 from support.local_transport import NAMES, TINY
 
 DIGITS = TINY["task"]

@@ -18,7 +18,7 @@ from fedloom.core.task import Task
 from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy.protocol.reply_forms import ReplyForms, majority_form, rehearse, reply_form
 from fedloom.engines.inline import Inline
-from fedloom.methods.registry import METHODS
+from fedloom.registry.kinds import METHODS
 from fedloom.rounds.jobs import Job
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state

@@ -10,7 +10,7 @@ import torch
 from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy.protocol.score_validation import ScoreBounds, check_scores, unusual_losses
 from fedloom.deploy.protocol.wire import RejectedMessage
-from fedloom.metrics.registry import make_metrics
+from fedloom.metrics.make_metrics import make_metrics
 
 SIZES = ClientSizes(30, 4, 8, 42)
 CLASSES = ScoreBounds(is_share=True, has_negative_losses=False, positions=1, metrics=make_metrics(("macro-f1", "mae")))

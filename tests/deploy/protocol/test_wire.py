@@ -289,8 +289,8 @@ def test_a_message_of_a_newer_format_is_refused_as_such():
         )
 
 
-def test_a_greeting_is_what_0_5_reads():
-    """A header of format 1 has the keys of 0.5 and no other, so that a site of 0.5 can answer which version it runs."""
+def test_a_greeting_is_what_every_version_reads():
+    """It has the keys of 0.5 and no other, so that a site of any version can answer which one it runs."""
     sent = pack(SiteRequest(run="r", ticket="t", kind="hello", round=0), {})
     (size,) = struct.unpack_from("<I", sent)
     assert set(json.loads(sent[4 : 4 + size])) == {"run", "ticket", "kind", "round", "turn", "measure", "base", "state"}

@@ -300,11 +300,3 @@ def test_an_address_with_colons_is_written_in_brackets(run_file, tmp_path):
     folders.init(run_file, tmp_path / "d", SITES, host="2001:db8::7")
     assert load_site(tmp_path / "d/north").server == "[2001:db8::7]:8443"
     certificates.check_certificates(tmp_path / "d/server")
-
-
-def test_the_port_in_a_site_s_settings_of_an_earlier_version_is_read_past(deploy_folder, tmp_path):
-    """No program listens on it any more: ``init`` does not write it, and a file that has it is no error."""
-    text = (deploy_folder / SITES[0] / "site.toml").read_text()
-    assert "\nport" not in text
-    (tmp_path / "site.toml").write_text(f"port = 9094\n{text}")
-    assert load_site(tmp_path) == load_site(deploy_folder / SITES[0])

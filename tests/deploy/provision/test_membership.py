@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import fedloom
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.audit_log import read_audit
 from fedloom.deploy.members import member_keys, revocations, revoked_sites, site_serial
@@ -20,6 +21,8 @@ pytest.importorskip("cryptography", reason="cryptography is not installed: no ce
 pytest.importorskip("flwr", reason="Flower is not installed: keys are not read")
 
 from fedloom.deploy.flower.control import public_key
+from fedloom.deploy.operate.run_server import run_server
+from fedloom.deploy.operate.run_site import run_site
 from fedloom.deploy.provision import authority, certificates, key_request, membership
 from fedloom.deploy.provision.certificates import check_certificates, check_pair, days_left
 from fedloom.deploy.provision.change_files import finish_change
@@ -237,16 +240,19 @@ def test_a_revoked_site_is_not_renewed(deploy):
     assert list(revoked_sites(deploy / "server", load_server(deploy / "server"))) == ["north"]
 
 
-def test_folders_of_an_earlier_version_are_renewed_and_signed(deploy):
-    """Those have neither signatures nor the sites' certificates at the server."""
-    shutil.rmtree(deploy / "authority/signed")
-    for path in [*deploy.glob("*/signature.json"), *deploy.glob("server/keys/*.pem")]:
-        path.unlink()
-    with pytest.raises(FedloomError, match=r"keys/north.pem is missing.*fedloom deploy renew, which records it"):
-        membership.revoke("north", deploy)
-    membership.renew(deploy)
-    check_all(deploy, "north", "south")
-    membership.revoke("north", deploy)
+def test_folders_of_another_version_are_refused_with_the_step_that_is_needed(deploy):
+    for path in deploy.glob("*/config.toml"):
+        path.write_text(path.read_text().replace(f'fedloom = "{fedloom.__version__}"', 'fedloom = "0.6.0"'))
+    said = r"was made by Fedloom 0\.6\.0 and this is .*: make new folders with fedloom deploy init"
+    for refused in (
+        lambda: membership.add("east", deploy),
+        lambda: membership.revoke("north", deploy),
+        lambda: membership.renew(deploy),
+        lambda: run_site(deploy / "north", print),
+        lambda: run_server(deploy / "server", print),
+    ):
+        with pytest.raises(FedloomError, match=said):
+            refused()
 
 
 def test_certificates_that_have_expired_are_renewed(deploy, monkeypatch):

@@ -31,7 +31,7 @@ from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, unpack
 from fedloom.deploy.site.state import SiteState
 from fedloom.methods.fedavg import FedAvg
-from fedloom.methods.registry import METHODS
+from fedloom.registry.kinds import METHODS
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.runs.prepare import prepare

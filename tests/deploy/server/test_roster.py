@@ -300,5 +300,5 @@ def test_a_size_that_the_operator_states_is_believed_up_to_there():
 
 
 def test_a_size_of_a_site_that_is_not_there_is_refused():
-    with pytest.raises(ValueError, match="sizes names nowhere, which is no training site"):
+    with pytest.raises(ValueError, match="sizes names nowhere, which is not a training site"):
         roster(sizes={"nowhere": 5})

@@ -239,5 +239,7 @@ def test_a_run_goes_back_only_as_far_as_sites_have_their_states(tmp_path):
     for number in (2, 3):
         refuse_lost_states(path, number)
     assert Tickets(path, 2).state == {0: "ticket 2"}
-    with pytest.raises(FedloomError, match="the run cannot go back to round 1: go on from round 2, or begin a new run"):
+    with pytest.raises(
+        FedloomError, match="the run cannot go back to round 1: continue from round 2, or begin a new run"
+    ):
         refuse_lost_states(path, 1)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import stat
 
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import save
 
 from fedloom.deploy.site.state import NOTHING, SiteState, StateLost
 from support.local_transport import quick
@@ -91,12 +89,3 @@ def test_different_tickets_are_different_files(tmp_path):
     assert not kept.has("A")
     assert not kept.has("a ")
     assert not kept.has("../a")
-
-
-def test_a_state_that_0_5_kept_gets_its_two_copies_once(tmp_path):
-    ticket, kept = "t" * 32, {"row": torch.arange(3.0)}
-    name = hashlib.blake2b(ticket.encode(), digest_size=16).hexdigest()
-    (tmp_path / f"{name}.safetensors").write_bytes(save(kept))
-    for _ in range(2):
-        assert torch.equal(SiteState(tmp_path).read(ticket)["row"], kept["row"])
-        assert sorted(path.name[0] for path in tmp_path.iterdir()) == ["a", "b"]

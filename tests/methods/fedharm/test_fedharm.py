@@ -173,11 +173,11 @@ def test_executions_and_workers_agree(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"a": 1.5}, "a=1.5: the weight of the cross-entropy must be between 0 and 1"),
-        ({"k": 0}, "k=0: a block gives at least one number"),
-        ({"k": ()}, "a block gives at least one number"),
+        ({"a": 1.5}, "a=1.5: it must be at least 0 and at most 1"),
+        ({"k": 0}, "k=0: it must be at least 1"),
+        ({"k": ()}, r"k=\(\): it must have at least 1 entry"),
         ({"epochs": 0}, "epochs=0: it must be at least 1"),
-        ({"bins": 1}, "bins=1: a histogram of angles needs at least two bins"),
+        ({"bins": 1}, "bins=1: it must be at least 2"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings, message) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import fedloom as fl
-from fedloom.aggregation.weighting import weights
+from fedloom.aggregation.mean import weights
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.objective import SquaredError

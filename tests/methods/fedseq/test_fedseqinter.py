@@ -77,5 +77,5 @@ def test_a_selection_of_changing_number_is_refused_between_resets():
 
 
 def test_a_negative_period_is_refused():
-    with pytest.raises(FedloomError, match="period=-1: it must be a number of rounds"):
+    with pytest.raises(FedloomError, match="period=-1: it must be at least 0"):
         fl.FedSeqInter(period=-1)

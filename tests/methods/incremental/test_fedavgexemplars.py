@@ -61,7 +61,7 @@ def test_it_forgets_less_than_fedavg():
 
 
 def test_what_it_cannot_use_is_refused():
-    with pytest.raises(FedloomError, match="exemplars=0: give at least one; fedavg has none"):
+    with pytest.raises(FedloomError, match="exemplars=0: it must be at least 1"):
         fl.FedAvgExemplars(exemplars=0)
     with pytest.raises(FedloomError, match="exemplars=9: give at least one for each of 10 classes"):
         fl.run(fl.task("digits", clients=3, communal=0.2, stream=STREAM), fl.FedAvgExemplars(exemplars=9), rounds=1)

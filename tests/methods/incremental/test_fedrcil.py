@@ -169,11 +169,11 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"m_u": -1}, "m_u=-1: the weight of earlier tasks must not be negative"),
-        ({"buffer": 0}, "buffer=0: at least one earlier task is remembered"),
-        ({"tau": 0}, "tau=0: the temperature must be positive"),
+        ({"m_u": -1}, "m_u=-1: it must be at least 0"),
+        ({"buffer": 0}, "buffer=0: it must be at least 1"),
+        ({"tau": 0}, "tau=0: it must be above 0"),
         ({"common": False}, "leave out common=false"),
-        ({"exemplars": -1}, "exemplars and exemplar_epochs must not be negative"),
+        ({"exemplars": -1}, "exemplars=-1: it must be at least 0"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings, says):

@@ -122,9 +122,9 @@ def test_a_blurred_point_is_the_gaussian_by_hand():
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"crop": 0}, "crop=0: the smallest share of a crop is above 0, and 1 at most"),
-        ({"jitter": 2}, "jitter=2: the strength of colour changes is between 0 and 1"),
-        ({"flip": -1}, "flip=-1: how often a view is changed is between 0 and 1"),
+        ({"crop": 0}, "crop=0: it must be above 0 and at most 1"),
+        ({"jitter": 2}, "jitter=2: it must be at least 0 and at most 1"),
+        ({"flip": -1}, "flip=-1: it must be at least 0 and at most 1"),
     ],
 )
 def test_impossible_settings_are_refused_with_a_sentence(settings, sentence):

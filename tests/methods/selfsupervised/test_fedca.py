@@ -82,9 +82,9 @@ def test_executions_agree_and_two_workers_leave_the_same_bytes(tmp_path):
 
 
 def test_impossible_settings_are_refused_with_a_sentence():
-    with pytest.raises(FedloomError, match="alignment=-1: the weight of the alignment must not be negative"):
+    with pytest.raises(FedloomError, match="alignment=-1: it must be at least 0"):
         fl.FedCA(alignment=-1)
-    with pytest.raises(FedloomError, match="dictionary=-1: it must not be negative"):
+    with pytest.raises(FedloomError, match="dictionary=-1: it must be at least 0"):
         fl.FedCA(dictionary=-1)
     with pytest.raises(FedloomError, match="a base model that is trained on the communal set, but the task has none"):
         fl.run(two_clients(communal=0), "fedca", rounds=1)

@@ -73,7 +73,7 @@ def test_executions_agree_and_two_workers_leave_the_same_bytes(tmp_path):
 
 
 def test_impossible_settings_and_tasks_are_refused_with_a_sentence():
-    with pytest.raises(FedloomError, match="momentum=2: what is kept of the target network is between 0 and 1"):
+    with pytest.raises(FedloomError, match="momentum=2: it must be at least 0 and at most 1"):
         fl.FedCon(momentum=2)
     with pytest.raises(FedloomError, match="fedcon's labels are at the server, but the task has no labelled server"):
         fl.run(two_clients(server=0), "fedcon", rounds=1)

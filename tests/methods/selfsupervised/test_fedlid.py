@@ -121,9 +121,9 @@ def test_executions_agree_and_two_workers_leave_the_same_bytes(tmp_path):
 
 def test_impossible_settings_and_tasks_are_refused_with_a_sentence():
     for settings, sentence in {
-        "share=0": "share=0.0: the share of the server's set is above 0, and 1 at most",
-        "server_epochs=-1": "server_epochs=-1: it must not be negative",
-        "server_lr=0": "server_lr=0.0: the server's learning rate must be a positive number",
+        "share=0": "share=0 in method fedlid: it must be above 0 and at most 1",
+        "server_epochs=-1": "server_epochs=-1 in method fedlid: it must be at least 0",
+        "server_lr=0": "server_lr=0 in method fedlid: it must be above 0",
     }.items():
         with pytest.raises(FedloomError, match=sentence):
             fl.run(two_clients(), f"fedlid:{settings}", rounds=1)

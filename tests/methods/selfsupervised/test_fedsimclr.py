@@ -82,5 +82,5 @@ def test_what_is_no_image_and_impossible_settings_are_refused_with_a_sentence():
         FedloomError, match="fedsimclr compares random views of images, and task t has samples that are not"
     ):
         fl.run(small_task(), "fedsimclr", rounds=1)
-    with pytest.raises(FedloomError, match="temperature=0: it must be a positive number"):
+    with pytest.raises(FedloomError, match="temperature=0: it must be above 0"):
         fl.FedSimCLR(temperature=0)

@@ -33,7 +33,7 @@ def test_heads_draw_the_same_weights_again_and_leave_the_global_generator_alone(
 
 
 def test_models_and_widths_that_have_no_projection_are_refused_with_a_sentence():
-    with pytest.raises(FedloomError, match="projection=0: a projection has at least one number"):
+    with pytest.raises(FedloomError, match="projection=0: it must be at least 1"):
         with_projection("fedsimclr", small_task(), 0)
     flat = Task("t", federation([9]), nn.Sequential(nn.Flatten(), nn.Linear(20, 5)))
     with pytest.raises(FedloomError, match=r"fedsimclr uses features, .* but Sequential is all head"):

@@ -72,9 +72,9 @@ def test_executions_agree_and_two_workers_leave_the_same_bytes(tmp_path):
 
 
 def test_impossible_settings_and_models_are_refused_with_a_sentence():
-    with pytest.raises(FedloomError, match="mu=-1: the weight of the contrasts must not be negative"):
+    with pytest.raises(FedloomError, match="mu=-1: it must be at least 0"):
         fl.PerFCL(mu=-1)
-    with pytest.raises(FedloomError, match="projection=0: a projection has at least one number"):
+    with pytest.raises(FedloomError, match="projection=0: it must be at least 1"):
         fl.PerFCL(projection=0)
     model = nn.Sequential(nn.Linear(20, 6), nn.ReLU(), nn.Linear(6, 6), nn.ReLU(), nn.Linear(6, 5))
     model.parts = {"head": ["4"], "middle": ["2"]}

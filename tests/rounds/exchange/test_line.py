@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import shutil
 from dataclasses import dataclass, replace
 
@@ -12,11 +14,26 @@ import fedloom as fl
 from fedloom.core.algorithm import Round, State
 from fedloom.core.local_work import LocalWork
 from fedloom.core.selector import Choice
+from fedloom.rounds.exchange.adversary import Collusion, HostileServer
+from fedloom.rounds.exchange.asking import AskRows, AskSum
+from fedloom.rounds.exchange.budget import PrivacyBudget
+from fedloom.rounds.exchange.decoding import Decoding
+from fedloom.rounds.exchange.downlink import DownlinkCoding
+from fedloom.rounds.exchange.finiteness import Finiteness
+from fedloom.rounds.exchange.keeping import Keeping
 from fedloom.rounds.exchange.line import describe_line, line_of
+from fedloom.rounds.exchange.protection import Protection
+from fedloom.rounds.exchange.screening import ReplyScreening
+from fedloom.rounds.exchange.silence import Silence
 from fedloom.runs.folder.checkpoint import load_checkpoint
+from support.paths import DOCS
 from support.silent_clients import missing, play_run, prepare_run
 from support.synthetic import SIZES, cohort, small_task
 
+STATIONS = (
+    *(HostileServer, DownlinkCoding, Keeping, Protection, ReplyScreening),
+    *(Collusion, Decoding, Finiteness, Silence, PrivacyBudget),
+)
 WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}
 
 
@@ -220,6 +237,14 @@ def stations(method="fedavg", **settings) -> list[str]:
     return [name for name, _, _ in describe_line(prepared.composition)]
 
 
+@dataclass(frozen=True)
+class Curious(fl.Adversary):
+    """A server that looks at its clients' replies."""
+
+    def look_at_replies(self, wave, replies):
+        return {"clients": float(len(replies.ids))}
+
+
 def test_a_plain_run_has_three_stations():
     assert stations() == ["Keeping", "ReplyScreening", "Finiteness", "AskRows"]
 
@@ -230,9 +255,9 @@ def test_a_station_is_in_the_line_only_if_the_run_uses_it():
     assert stations(channel=["securesum"]) == ["Keeping", "AskSum"]
     assert "Silence" in stations(channel=["cmfl"])
     assert "PrivacyBudget" in stations(sample_privacy={"noise": 1.0})
-    assert stations(adversary={"name": "signflipping", "clients": [1]}) == [
-        *("HostileServer", "Keeping", "ReplyScreening", "Collusion", "Finiteness", "AskRows")
-    ]
+    assert stations(adversary={"name": "signflipping", "clients": [1]}) == stations()  # it acts where its clients are
+    assert stations(adversary={"name": "alie", "clients": [0, 1]})[1:3] == ["ReplyScreening", "Collusion"]
+    assert stations(adversary=Curious(clients=[1]))[0] == "HostileServer"
 
 
 def test_every_station_says_what_it_does():
@@ -243,15 +268,28 @@ def test_every_station_says_what_it_does():
         channel=["cmfl", "topk"],
         downlink={"precision": "float16"},
         sample_privacy={"noise": 1.0},
-        adversary={"name": "signflipping", "clients": [1]},
+        adversary={"name": "alie", "clients": [0, 1]},
     ).composition
-    assert len(line_of(everything)) == 9
+    assert len(line_of(everything)) == 8
     for name, out, back in describe_line(everything):
         assert out or back, name
 
 
 def test_what_is_refused_late_keeps_nothing():
     """A screen stands inside Keeping: the state of a client that it refuses is not written."""
-    names = stations(adversary={"name": "signflipping", "clients": [1]}, channel=["topk"])
+    names = stations(adversary={"name": "alie", "clients": [0, 1]}, channel=["topk"])
     order = {name: place for place, name in enumerate(names)}
     assert order["Keeping"] < order["ReplyScreening"] < order["Collusion"] < order["Decoding"] < order["Finiteness"]
+
+
+def test_the_architecture_page_has_every_station_in_the_order_of_the_line():
+    page = (DOCS / "architecture.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| `rounds/exchange/\w+\.py` \| (.*?) ?\| (.*?) \|$", page, re.MULTILINE)
+    kinds = [*STATIONS, AskRows, AskSum]
+    assert rows == [(kind.__name__, kind.out, kind.back) for kind in kinds]
+
+
+def test_the_line_is_in_the_order_of_the_page():
+    source = inspect.getsource(line_of)
+    places = [source.index(f" {kind.__name__}(") for kind in STATIONS]
+    assert places == sorted(places)

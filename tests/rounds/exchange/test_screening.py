@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Annotated
 
 import pytest
 import torch
+from pydantic import AllowInfNan
 
 import fedloom as fl
 from fedloom.core.message import Message, Wave
@@ -25,7 +27,7 @@ class Wild(fl.FedAvg):
     """FedAvg some of whose clients reply with a row of one number in round 2; what they keep is as bad."""
 
     clients: tuple[int, ...] = (1,)
-    number: float = float("nan")
+    number: Annotated[float, AllowInfNan()] = float("nan")
 
     def client_update(self, cohort, message):
         rows = cohort.train(cohort.spread(message["row"]))

@@ -9,9 +9,9 @@ import pytest
 import fedloom as fl
 from fedloom.config.resolve import resolve
 from fedloom.core.errors import FedloomError
-from fedloom.data.partition.registry import partitioner
+from fedloom.data.partition.partitioner import partitioner
+from fedloom.registry.kinds import TASKS
 from fedloom.runs.plans.grid import check_grid, combination_label, combinations, read_grid, with_settings
-from fedloom.tasks.registry import TASKS
 
 
 def test_values_are_read_as_toml_and_commas_inside_brackets_belong_to_a_value():

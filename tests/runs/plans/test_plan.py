@@ -98,7 +98,9 @@ def test_the_plan_of_another_version_is_refused(tmp_path):
     write_plan(tmp_path, "comparison.toml", {"methods": ["fedavg"], "seeds": 1, "config": {}})
     path = tmp_path / "comparison.toml"
     path.write_text(path.read_text().replace(fl.__version__, "0.4.0"))
-    with pytest.raises(FedloomError, match=r"only fedloom 0\.4\.0 can resume it"):
+    with pytest.raises(
+        FedloomError, match=r"written by Fedloom 0\.4\.0 and this is .* cannot be resumed: start it again"
+    ):
         read_plan(tmp_path, "comparison.toml")
 
 

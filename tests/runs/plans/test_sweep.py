@@ -175,13 +175,6 @@ def test_a_sweep_that_set_samples_aside_is_resumed_with_them(tmp_path):
     assert {path: path.read_bytes() for path in tmp_path.rglob("metrics.jsonl")} == before
 
 
-def test_the_sweep_of_an_earlier_version_is_refused(task, tmp_path):
-    fl.sweep(task, grid={"local.lr": [0.1, 0.2]}, rounds=1, out=tmp_path / "a")
-    plan = {key: value for key, value in read_toml(tmp_path / "a" / s.PLAN).items() if key != "chosen_by"}
-    with pytest.raises(FedloomError, match="chose on test data: start it anew"):
-        s.run_sweep(tmp_path / "a", plan, lambda *_: (), s.RunFactory())
-
-
 @pytest.mark.parametrize(
     ("metric", "chosen_by"),
     [

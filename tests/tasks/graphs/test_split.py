@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedloom.core.errors import FedloomError
+from fedloom.reproduce.published_tables import published
 from fedloom.tasks.graphs.read import named_graph
-from fedloom.tasks.graphs.split import TABLE_4_2, client_graphs, communities, split_graph
+from fedloom.tasks.graphs.split import client_graphs, communities, split_graph
 from support.paths import DATA_FOLDER
 from support.small_graphs import clubs, random_graph, whole
 
@@ -78,7 +79,7 @@ def test_communities_are_dealt_in_turn_the_largest_first():
     own = [set(piece.nodes.tolist()) for piece in owners]
     assert set(range(12)) | set(range(22, 30)) <= own[0]
     assert set(range(12, 22)) | set(range(30, 38)) <= own[1]
-    assert client_graphs.statistics.communities == (2, 2)
+    assert client_graphs.sizes.communities == (2, 2)
 
 
 def test_the_same_seed_finds_the_same_communities_and_they_are_found_once(monkeypatch):
@@ -89,7 +90,7 @@ def test_the_same_seed_finds_the_same_communities_and_they_are_found_once(monkey
 
 
 def test_means_are_over_clients_and_the_ratio_is_of_means():
-    means = split_graph(clubs((12, 10)), 2).statistics.means()
+    means = split_graph(clubs((12, 10)), 2).sizes.means()
     assert means == {"communities": 1, "anchors": 4, "nodes": 13, "edges": (66 + 2 + 45 + 2 + 2) / 2, "ratio": 4 / 13}
 
 
@@ -116,7 +117,7 @@ def test_the_real_graphs_have_the_edges_and_lone_nodes_that_are_known_of_them(na
 
 
 def inside(name, clients, seed=0):
-    means = split_graph(real(name), clients, seed).statistics.means()
+    means = split_graph(real(name), clients, seed).sizes.means()
     ranges = RANGES[name, clients]
     return {key: (low, means[key], high) for key, (low, high) in ranges.items() if not low <= means[key] <= high}
 
@@ -132,5 +133,6 @@ def test_split_statistics_of_pubmed_are_inside_the_measured_ranges():
 
 
 def test_printed_rows_have_the_ratio_of_their_numbers_where_nothing_is_noted():
-    for row in TABLE_4_2.values():
-        assert row.note or row.ratio == pytest.approx(row.anchors / row.nodes, abs=0.005)
+    table = published("gala").tables["split"]
+    for name, row in zip(table.rows, map(table.row, table.rows), strict=True):
+        assert name in table.notes or row["ratio"] == pytest.approx(row["anchors"] / row["nodes"], abs=0.005)

@@ -65,10 +65,10 @@ def renew(folder: Deployment = Path("deploy"), days: Days = 365, authority: Auth
     Example:  fedloom deploy renew --days 365
     """
     from fedloom.deploy.provision.membership import renew as make
-    from fedloom.deploy.provision.renewed_files import SITE_FILES
+    from fedloom.deploy.provision.signature import RENEWED_FILES
 
     for name, place in make(folder, authority, days).items():
-        say(f"{name}: {place}/{{{','.join(SITE_FILES)}}}")
+        say(f"{name}: {place}/{{{','.join(RENEWED_FILES)}}}")
     _apply(folder, "The server uses its new certificate.", "The server uses its new certificate when it is started.")
 
 

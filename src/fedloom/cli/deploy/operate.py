@@ -43,13 +43,13 @@ def run(
     """Start the run of a deployment whose server and sites are up, or continue it.
 
     Shows the same progress as a simulation and writes the same folder, in the server's folder, with a report. Ctrl-C
-    stops watching; the run goes on, and the same command watches it again. [b]fedloom deploy stop[/b] ends it.
+    stops watching; the run continues, and the same command watches it again. [b]fedloom deploy stop[/b] ends it.
     """
     from fedloom.cli.terminal.progress import bars, observer
     from fedloom.deploy.operate.commands import run as play
     from fedloom.deploy.protocol.blueprint import Blueprint
     from fedloom.deploy.settings import load_server
-    from fedloom.metrics.registry import make_metrics
+    from fedloom.metrics.make_metrics import make_metrics
     from fedloom.rounds.score import score_from
 
     load_server(folder)
@@ -60,7 +60,7 @@ def run(
             show = observer(progress, folder.resolve().parent.name, config.rounds, score)
             done = play(folder, _say if not (quiet or as_json) else lambda _: None, show, new, from_round)
     except KeyboardInterrupt:
-        say(f"the run goes on: watch it again with  fedloom deploy run {folder}", err=True)
+        say(f"the run continues: watch it again with  fedloom deploy run {folder}", err=True)
         raise
     _report(done, as_json)
 

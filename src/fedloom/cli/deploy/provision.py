@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fedloom.cli import options as o
-from fedloom.cli.deploy.options import Days, say_upgrade_step
+from fedloom.cli.deploy.options import Days
 from fedloom.cli.terminal.say import say
 
 
@@ -69,7 +69,6 @@ def explain(
     """
     from fedloom.deploy.explanation_text import explain_path
 
-    say_upgrade_step(run)
     say(explain_path(run, trust or ()))
 
 

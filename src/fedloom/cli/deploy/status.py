@@ -9,7 +9,7 @@ import typer
 
 from fedloom.cli import options as o
 from fedloom.cli.deploy.operate import run_until_stopped
-from fedloom.cli.deploy.options import Folder, say_upgrade_step
+from fedloom.cli.deploy.options import Folder
 from fedloom.cli.terminal.say import say
 
 
@@ -29,7 +29,6 @@ def status(
     from fedloom.watch.status_reader import StatusReader
 
     role_of(folder)
-    say_upgrade_step(folder)
     reader = StatusReader(folder)
     if watch:
         run_until_stopped(lambda: show_status(reader, as_json))
@@ -50,7 +49,6 @@ def audit(folder: Folder, as_json: o.Json = False) -> None:
     from fedloom.deploy.participant_folder import role_of
 
     role_of(folder)
-    say_upgrade_step(folder)
     trail = read_audit(folder)
     if as_json:
         say(json.dumps({"entries": trail.entries, "head": trail.head, "problem": trail.problem}))

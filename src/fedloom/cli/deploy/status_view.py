@@ -68,7 +68,7 @@ def status_lines(status: Status) -> list[str]:
     if status.serving and status.reason:
         lines.append(f"waiting: {status.reason}")
     if status.round is not None:
-        lines.append(f"run: {'at work' if status.serving else 'not at work'}, {status.round} rounds done")
+        lines.append(f"run: {'running' if status.serving else 'not running'}, {status.round} rounds done")
     lines += [f"  {name}: {value:.4g}" for name, value in _headline(status)]
     for one in status.left_out[-MOST_LEFT_OUT:]:
         lines.append(f"  round {one.round}: {one.name} left out of '{one.what}': {one.reason}")

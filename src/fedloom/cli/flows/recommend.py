@@ -107,10 +107,7 @@ def export(
 
     Example:  fedloom flows export runs/n8n --client "owner 12" --out model.safetensors
     """
-    from fedloom.config.trusted_code import TrustedCode
-    from fedloom.runs.results.client_model import client_flow_model
-
-    saved = client_flow_model(run, client, TrustedCode(files=tuple(trust or ())))
+    saved = _model_of_run(run, client, trust)
     saved.write(out)
     if as_json:
         say(json.dumps({"written": str(out), "bytes": out.stat().st_size, **_facts(saved)}))
@@ -135,10 +132,19 @@ def load_recommender(path: Path, client: str | None, trust: Sequence[str] | None
     file = saved_model_file(path)
     if file is not None:
         return Recommender.load(file, client)
-    from fedloom.config.trusted_code import TrustedCode
-    from fedloom.runs.results.client_model import client_flow_model
+    return Recommender(_model_of_run(path, client, trust))
 
-    return Recommender(client_flow_model(path, client, TrustedCode(files=tuple(trust or ()))))
+
+def _model_of_run(run: Path, client: str | None, trust: Sequence[str] | None) -> SavedFlowModel:
+    from fedloom.config.trusted_code import TrustedCode
+    from fedloom.core.errors import FedloomError
+    from fedloom.runs.results.client_model import client_standalone_model
+    from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
+
+    saved = client_standalone_model(run, client, TrustedCode(files=tuple(trust or ())))
+    if not isinstance(saved, SavedFlowModel):
+        raise FedloomError(f"{run} is not a run of a task on flows, so its models cannot recommend actions.")
+    return saved
 
 
 def _facts(saved: SavedFlowModel) -> dict[str, str | int]:

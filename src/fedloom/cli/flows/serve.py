@@ -29,12 +29,13 @@ def serve(
     Example:  fedloom flows serve deploy/north --port 8765
     """
     from fedloom.tasks.flows.serving.server import FlowServer
-    from fedloom.web.page_server import CONNECTIONS, is_own_connection, refuse_unknown_visitors
+    from fedloom.web.access import Access
+    from fedloom.web.connection_owner import names_owners, refuse_unknown_visitors
 
     recommender = load_recommender(model, client)
     refuse_unknown_visitors(model)  # it knows its owner's private words
-    admits = is_own_connection if (CONNECTIONS / "tcp").exists() else lambda *_: True  # then all may read the model
-    with FlowServer(recommender, port, admits) as server:
+    access = Access(everybody=not names_owners())  # where owners are not named, all may read the model
+    with FlowServer(recommender, port, access) as server:
         say(f"Build a flow at {server.url} (Ctrl-C ends it)", err=True)
         try:
             server.serve_forever()

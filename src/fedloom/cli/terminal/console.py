@@ -1,4 +1,4 @@
-"""Rich consoles whose texts are plain: square brackets are no markup, and control characters are pictures."""
+"""Rich consoles whose texts are plain: square brackets are not markup, and control characters are pictures."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from fedloom.metrics.registry import make_metrics
+from fedloom.metrics.make_metrics import make_metrics
 from fedloom.rounds.score import ACCURACY, Score, score_from
 
 if TYPE_CHECKING:

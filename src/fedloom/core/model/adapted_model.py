@@ -68,7 +68,6 @@ def add_modules(task: Task, build: Callable[[], Mapping[str, nn.Module]]) -> Tas
     in every process and on every machine.
 
     Args:
-        task: The task.
         build: Makes the modules, by name.
     """
     digest = hashlib.blake2b(task.initial_row().numpy().tobytes(), digest_size=8).digest()
@@ -78,11 +77,7 @@ def add_modules(task: Task, build: Callable[[], Mapping[str, nn.Module]]) -> Tas
 
 
 def model_columns(task: Task) -> Tensor:
-    """A mask over a row's columns that is true for the task's own model and false for added modules.
-
-    Args:
-        task: The task as the run has it.
-    """
+    """A mask over a row's columns that is true for the task's own model and false for added modules."""
     adapted = isinstance(task.model, AdaptedModel)
     own = [torch.full((s.stop - s.start,), not adapted or s.name.startswith("model.")) for s in task.layout.slots]
     return torch.cat(own)
@@ -92,16 +87,11 @@ def model_row(task: Task, row: Tensor) -> Tensor:
     """The numbers of the task's own model in a row, without those of added modules.
 
     Args:
-        task: The task as the run has it.
         row: A row of its model.
     """
     return row[model_columns(task)] if isinstance(task.model, AdaptedModel) else row
 
 
 def without_added_modules(task: Task) -> Task:
-    """The task as it was before a method added modules to its model.
-
-    Args:
-        task: The task as the run has it.
-    """
+    """The task as it was before a method added modules to its model."""
     return replace(task, model=task.model.model) if isinstance(task.model, AdaptedModel) else task

@@ -36,11 +36,7 @@ class Architectures:
         return len(self.models)
 
     def of(self, client: int) -> int:
-        """The number of a client's architecture; the first for a client that only evaluates.
-
-        Args:
-            client: The client.
-        """
+        """The number of a client's architecture; the first for a client that only evaluates."""
         return int(self.of_client[client]) if client < len(self.of_client) else 0
 
     def split(self, ids: Sequence[int]) -> dict[int, list[int]]:
@@ -70,7 +66,6 @@ def stored_name(name: str, architecture: int) -> str:
 
     Args:
         name: What the method calls it; ``NAME/has`` marks who has kept it.
-        architecture: The number of the architecture.
     """
     if not architecture:
         return name
@@ -83,7 +78,6 @@ def own_state(kept: Mapping[str, Tensor], architecture: int, count: int) -> dict
 
     Args:
         kept: What clients of all architectures kept.
-        architecture: The number of the architecture.
         count: How many architectures there are.
     """
     if count < 2:

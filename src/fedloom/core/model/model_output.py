@@ -20,7 +20,6 @@ def chosen_output(model: nn.Module, returned: Any) -> Tensor:
     """The tensor that counts of what a model returned.
 
     Args:
-        model: The model.
         returned: What its forward pass returned.
     """
     if isinstance(returned, Tensor):

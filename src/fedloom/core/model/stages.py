@@ -18,11 +18,7 @@ from fedloom.core.model.model_output import chosen_output
 
 
 def stage_names(model: nn.Module) -> tuple[str, ...]:
-    """The names of a model's stages; a model without any, or with a name that it does not have, is refused.
-
-    Args:
-        model: The model.
-    """
+    """The names of a model's stages; a model without any, or with a name that it does not have, is refused."""
     names, kind = getattr(model, "stages", ()), type(model).__name__
     if not names or not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise FedloomError(
@@ -42,7 +38,6 @@ def run_with_stages(model: nn.Module, x: Inputs) -> tuple[Tensor, list[Tensor]]:
     """The outputs of a model for prepared inputs, and the outputs of its stages, in order.
 
     Args:
-        model: The model.
         x: Prepared inputs.
     """
     names, maps = stage_names(model), {}
@@ -68,7 +63,6 @@ def stage_maps(model: nn.Module, x: Inputs) -> list[Tensor]:
     """The outputs of a model's stages in evaluation mode; the model stays in its own.
 
     Args:
-        model: The model.
         x: Prepared inputs.
     """
     trains = model.training
@@ -84,7 +78,6 @@ def parameters_until(model: nn.Module, x: Inputs, stage: int) -> frozenset[str]:
     """The names of the parameters that a stage's output depends on: those up to and including the stage.
 
     Args:
-        model: The model.
         x: Prepared inputs of any samples.
         stage: The stage, counted from 1.
     """

@@ -26,6 +26,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.layout import Layout, Slot
 from fedloom.core.seeds import key
+from fedloom.core.settings import PositiveShare, check_settings
 
 WEIGHTED = (nn.Linear, nn.Conv1d, nn.Conv2d)
 KEEPS_ZERO = (
@@ -60,11 +61,10 @@ class FederatedDropout:
         Fact.MIXED_MODELS: "is made for one model: leave it out, or task.models",
     }
 
-    keep: float = 0.75
+    keep: PositiveShare = 0.75
 
     def __post_init__(self) -> None:
-        if not 0 < self.keep <= 1:
-            raise FedloomError(f"federated_dropout: keep={self.keep}: the share must be above 0 and at most 1.")
+        check_settings(self, "federated_dropout")
 
     def sub_models(self, model: nn.Module) -> SubModels:
         """The sub-models of a model; a ``FedloomError`` if it has none.
@@ -159,7 +159,6 @@ class SubModels:
 
         Args:
             row: One whole row, or one per sub-model.
-            columns: The columns of each.
         """
         return row.expand(len(columns), -1).gather(1, columns)
 
@@ -168,7 +167,6 @@ class SubModels:
 
         Args:
             rows: The weights of some sub-models.
-            columns: The columns of each.
         """
         return rows.new_zeros(len(rows), self.whole).scatter(1, columns, rows)
 
@@ -178,9 +176,7 @@ class SubModelDraw:
     """Who trains a sub-model in which round: server and client draw the same one by it.
 
     Args:
-        seed: The seed of the run.
-        round: The round.
-        turn: How often the clients were already at work in this round.
+        turn: How often the clients were already asked in this round.
         ids: The clients.
     """
 

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Annotated
 
 import numpy as np
 import torch
+from annotated_types import Ge
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import numpy_generator
+from fedloom.core.settings import Count, check_settings
 from fedloom.core.targets import IGNORED, target_kind
 from fedloom.data.federation import Federation, Ragged
 
@@ -35,16 +38,13 @@ class ClassStream:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
-    tasks: int
-    rounds: int
+    tasks: Annotated[int, Ge(2)]
+    rounds: Count
     order: list[int] | None = None
     cumulative: bool = False
 
     def __post_init__(self) -> None:
-        if self.tasks < 2:
-            raise FedloomError(f"stream: tasks={self.tasks}: a stream has at least two tasks.")
-        if self.rounds < 1:
-            raise FedloomError(f"stream: rounds={self.rounds}: a task lasts at least one round.")
+        check_settings(self, "stream")
 
     def classes(self, classes: int, seed: int) -> list[list[int]]:
         """The classes of each task, in their order.
@@ -64,7 +64,7 @@ class ClassStream:
 
 
 def require_stream_table(value: object) -> object:
-    """The value of ``task.stream``; one that is no table is refused, since one number cannot say tasks and rounds."""
+    """The value of ``task.stream``; one that is not a table is refused: one number cannot say tasks and rounds."""
     if value is None or isinstance(value, Mapping | ClassStream):
         return value
     raise FedloomError(
@@ -85,7 +85,7 @@ def with_class_stream(
     """
     y = federation.columns["y"] if labels is None else labels
     if target_kind(y) != "classes":
-        raise FedloomError("stream divides classes into tasks, but these targets are no classes: leave it out.")
+        raise FedloomError("stream divides classes into tasks, but these targets are not classes: leave it out.")
     if federation.later:
         raise FedloomError("stream: the data change in concept drift already: use one of both.")
     parts = stream.classes(federation.classes, seed)

@@ -17,6 +17,7 @@ import torch
 from fedloom.core.arguments import argument_error
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import generator
+from fedloom.core.settings import OpenShare, WholeNumber, check_settings, check_value
 from fedloom.core.targets import target_kind
 from fedloom.data.carve import carve
 from fedloom.data.federation import Federation, Ragged
@@ -37,11 +38,12 @@ class Communal:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
-    share: float | None = None
+    share: OpenShare | None = None
     path: str | None = None
     labelled: bool = True
 
     def __post_init__(self) -> None:
+        check_settings(self, "communal")
         if (self.share is None) == (self.path is None):
             raise FedloomError("communal: give the share of the training data, or the path of a file: one of both.")
 
@@ -79,7 +81,7 @@ def with_communal_set(
         federation: The federation; it must have no communal set yet.
         communal: Where the samples come from, and whether they keep their labels.
         seed: The seed of the choice.
-        table: Which columns of a table are no inputs.
+        table: Which columns of a table are not inputs.
     """
     if len(federation.communal):
         raise FedloomError("communal: these data have a communal set already: leave out communal or the other setting.")
@@ -106,8 +108,7 @@ def with_communal(federation: Federation, per_class: int, seed: int = 0) -> Fede
     """
     labels, held = federation.columns["y"], federation.global_test
     group = torch.arange(len(labels)) if federation.group is None else federation.group
-    if per_class < 0:
-        raise FedloomError(f"communal_per_class={per_class}: it must not be negative.")
+    check_value("communal_per_class", per_class, WholeNumber)
     if per_class == 0:
         return federation
     if target_kind(labels) != "classes":

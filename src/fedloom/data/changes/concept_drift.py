@@ -15,6 +15,7 @@ import torch
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import numpy_generator
+from fedloom.core.settings import Count, PositiveShare, check_settings, check_value
 from fedloom.data.federation import Federation, Ragged
 
 
@@ -24,8 +25,11 @@ class Drift:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
-    rounds: list[int]
-    share: float = 1.0
+    rounds: list[Count]
+    share: PositiveShare = 1.0
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
 
 def with_concept_drift(federation: Federation, rounds: Sequence[int], share: float = 1.0, seed: int = 0) -> Federation:
@@ -42,8 +46,7 @@ def with_concept_drift(federation: Federation, rounds: Sequence[int], share: flo
     """
     if not rounds or list(rounds) != sorted(set(rounds)) or rounds[0] < 1:
         raise FedloomError(f"drift rounds={list(rounds)}: give rounds, each at least 1, in increasing order.")
-    if not 0 < share <= 1:
-        raise FedloomError(f"drift share={share}: the share of clients that drift must be above 0 and at most 1.")
+    check_value("drift share", share, PositiveShare)
     if federation.later:
         raise FedloomError("this federation already has concept drift: give all rounds in one call.")
     number = round(share * federation.clients)

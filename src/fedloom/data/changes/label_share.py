@@ -13,6 +13,7 @@ import torch
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import numpy_generator
+from fedloom.core.settings import PositiveShare, check_value
 from fedloom.core.targets import target_kind
 from fedloom.data.carve import every_nth
 from fedloom.data.federation import Federation
@@ -29,10 +30,9 @@ def with_label_share(federation: Federation, share: float, seed: int = 0) -> Fed
         share: The share of labels that stay.
         seed: The seed of the choice.
     """
-    if not 0 < share <= 1:
-        raise FedloomError(f"label_share={share}: it must be above 0 and at most 1.")
+    check_value("label_share", share, PositiveShare)
     if target_kind(federation.columns["y"]) != "classes":
-        raise FedloomError("label_share leaves classes out, but these targets are no classes: leave it out.")
+        raise FedloomError("label_share leaves classes out, but these targets are not classes: leave it out.")
     if share == 1:
         return federation
     if federation.later:

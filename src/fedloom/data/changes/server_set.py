@@ -16,10 +16,11 @@ from torch import Tensor
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import input_names, input_shapes
 from fedloom.core.seeds import numpy_generator
+from fedloom.core.settings import PositiveShare, check_settings
 from fedloom.core.targets import IGNORED, target_kind
 from fedloom.data.carve import carve
 from fedloom.data.changes.communal_set import share_as_table
-from fedloom.data.datasets.registry import dataset
+from fedloom.data.datasets.dataset import dataset
 from fedloom.data.federation import Federation
 from fedloom.data.public_samples import USUAL_COLUMNS, TableColumns, append_samples, read_public_file, without_targets
 from fedloom.data.tables.schema import SampleColumns
@@ -40,20 +41,19 @@ class ServerSet:
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
-    share: float | None = None
+    share: PositiveShare | None = None
     data: str | None = None
     path: str | None = None
     labelled: bool = True
 
     def __post_init__(self) -> None:
+        check_settings(self, "server_set")
         if self.data is not None and self.path is not None:
             raise FedloomError("server_set: data and path both name samples: give one.")
         if self.path is not None and self.share is not None:
             raise FedloomError("server_set: a file is used as a whole: leave out share, or path.")
         if self.path is None and self.data is None and self.share is None:
             raise FedloomError("server_set: give the share of the training data, another data set, or a path.")
-        if self.data is not None and self.share is not None and not 0 < self.share <= 1:
-            raise FedloomError(f"server_set: share={self.share}: it must be above 0 and at most 1.")
 
     def classes(self, own: int) -> int:
         """How many classes the labels name: those of the other data set, or the task's own."""
@@ -74,10 +74,9 @@ def with_server_set(
     """A federation whose server has samples of its own.
 
     Args:
-        federation: The federation.
         server: Where the samples come from, and whether they keep their labels.
         seed: The seed of the choice.
-        table: Which columns of a table are no inputs.
+        table: Which columns of a table are not inputs.
     """
     if server.data is not None:
         samples, source = _of_data_set(federation, server, seed), dataset(server.data).name
@@ -136,5 +135,5 @@ def _targets(federation: Federation, y: Tensor, labelled: bool, name: str) -> Te
     if not labelled:
         return torch.full((len(y), *own.shape[1:]), IGNORED, dtype=own.dtype)
     if target_kind(y) != "classes" or target_kind(own) != "classes":
-        raise FedloomError(f"server_set: the targets of {name} or of the task are no classes: set labelled = false.")
+        raise FedloomError(f"server_set: the targets of {name} or of the task are not classes: set labelled = false.")
     return y.to(own.dtype)

@@ -18,8 +18,8 @@ from urllib.parse import unquote, urlsplit
 
 from fedloom.core.errors import FedloomError
 from fedloom.data.datasets.archive import LIMIT
+from fedloom.data.datasets.dataset import dataset
 from fedloom.data.datasets.official_files import IDX_FILES, convert
-from fedloom.data.datasets.registry import dataset
 from fedloom.data.folder import data_folder
 
 Progress = Callable[[int, int | None], None]

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.settings import Count, check_value
 from fedloom.data.federate import Samples
 from fedloom.data.folder import read_tsv_columns
 
@@ -33,8 +34,7 @@ def read_shakespeare(path: Path, stride: int = 20) -> Samples:
 
     Windows overlap when the stride is under 81, so a role's text is split in order with a gap.
     """
-    if stride < 1:
-        raise FedloomError(f"stride={stride}: the distance between windows must be at least 1 character.")
+    check_value("stride", stride, Count)
     table = read_tsv_columns(path, ["play", "role", "line"])
     lines: dict[tuple[str, str], list[str]] = {}
     for play, role, line in zip(table["play"], table["role"], table["line"], strict=True):

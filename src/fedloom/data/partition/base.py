@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.settings import check_settings
 from fedloom.core.targets import target_kind
 
 
@@ -29,6 +30,9 @@ class Partitioner(Protocol):
 
 class Partition(ABC):
     """Base class: checks the request, asks the subclass for the owners, and packs them into sorted lists."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
 
     def __call__(
         self, labels: np.ndarray, clients: int | None, seed: int, natural: np.ndarray | None = None

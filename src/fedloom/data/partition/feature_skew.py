@@ -16,6 +16,7 @@ from torch import Tensor
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.inputs import input_names
 from fedloom.core.seeds import generator, key
+from fedloom.core.settings import NonNegative, check_value
 from fedloom.data.federation import Federation
 
 
@@ -44,12 +45,11 @@ def with_feature_skew(federation: Federation, kind: str, strength: float = 0.2, 
     """The same federation with each client's inputs changed: ``noise``, ``brightness`` or ``turn``.
 
     Client k of K has the level ``strength * (k + 1) / K``, in units of the full range for uint8 images and of the
-    inputs for floats. ``turn`` rotates square images by a random number of quarter turns and knows no strength.
+    inputs for floats. ``turn`` rotates square images by a random number of quarter turns and has no strength.
     """
     if kind not in SKEWS:
         raise unknown("feature skew", kind, SKEWS)
-    if not 0 <= strength < float("inf"):
-        raise FedloomError(f"strength={strength}: it must not be negative.")
+    check_value("strength", strength, NonNegative)
     columns = dict(federation.columns)
     for name in input_names(columns):
         columns[name] = _skew_column(

@@ -16,6 +16,7 @@ import numpy as np
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import numpy_generator
+from fedloom.core.settings import Count, NonNegative
 from fedloom.data.partition.base import Partition, order_by_label, single_labels
 
 
@@ -30,19 +31,11 @@ class Dirichlet(Partition):
     ``class_order="label"`` divides classes in the order of their labels, as Fedloom did up to 0.5.
     """
 
-    alpha: float
-    minimum: int = 10
-    tries: int = 100
+    alpha: NonNegative
+    minimum: Count = 10
+    tries: Count = 100
     most_even: bool = False
     class_order: Literal["random", "label"] = "random"
-
-    def __post_init__(self) -> None:
-        if self.class_order not in ("random", "label"):
-            raise FedloomError(f"class_order={self.class_order!r}: use random or label.")
-        if not 0 <= self.alpha < float("inf"):
-            raise FedloomError(f"alpha={self.alpha}: the Dirichlet concentration must not be negative.")
-        if self.minimum < 1 or self.tries < 1:
-            raise FedloomError(f"minimum={self.minimum}, tries={self.tries}: both must be at least 1.")
 
     def owners(self, labels: np.ndarray, clients: int, seed: int, natural: np.ndarray | None) -> np.ndarray:
         labels = single_labels(labels, "dirichlet")
@@ -110,11 +103,7 @@ def _fill_to_minimum(table: np.ndarray, floor: int) -> None:
 class Shards(Partition):
     """Pathological skew: sort by label, cut equal shards, deal each client ``per_client`` of them at random."""
 
-    per_client: int = 2
-
-    def __post_init__(self) -> None:
-        if self.per_client < 1:
-            raise FedloomError(f"per_client={self.per_client}: a client needs at least one shard.")
+    per_client: Count = 2
 
     def owners(self, labels: np.ndarray, clients: int, seed: int, natural: np.ndarray | None) -> np.ndarray:
         shards = clients * self.per_client
@@ -134,11 +123,7 @@ class Shards(Partition):
 class ClassesPerClient(Partition):
     """Each client holds exactly ``per_client`` classes, and each class is shared equally by those who hold it."""
 
-    per_client: int = 2
-
-    def __post_init__(self) -> None:
-        if self.per_client < 1:
-            raise FedloomError(f"per_client={self.per_client}: a client needs at least one class.")
+    per_client: Count = 2
 
     def owners(self, labels: np.ndarray, clients: int, seed: int, natural: np.ndarray | None) -> np.ndarray:
         totals = np.bincount(single_labels(labels, "classes-per-client"))

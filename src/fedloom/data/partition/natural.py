@@ -8,6 +8,7 @@ import numpy as np
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import numpy_generator
+from fedloom.core.settings import Count
 from fedloom.data.partition.base import Partition
 
 
@@ -18,7 +19,7 @@ class Natural(Partition):
     With fewer clients than keys, keys are chosen at random; samples of the others belong to no client.
     """
 
-    minimum: int = 1
+    minimum: Count = 1
 
     def _eligible(self, natural: np.ndarray | None) -> np.ndarray:
         if natural is None:

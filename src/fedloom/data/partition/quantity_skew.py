@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from annotated_types import MinLen
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import numpy_generator
+from fedloom.core.settings import Count, NonNegative
 from fedloom.data.partition.base import Partition
 
 
@@ -21,12 +24,11 @@ def _assign_sizes(sizes: np.ndarray, samples: int, random: np.random.Generator) 
 class Quantities(Partition):
     """Quantity skew by a list: client k gets ``sizes[k]`` random samples; the rest belong to no client."""
 
-    sizes: tuple[int, ...]
+    sizes: Annotated[tuple[Count, ...], MinLen(1)]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         object.__setattr__(self, "sizes", tuple(int(size) for size in self.sizes))
-        if not self.sizes or min(self.sizes) < 1:
-            raise FedloomError("quantities: give a list of sizes, each at least 1, one per client.")
 
     def count(self, labels: np.ndarray, clients: int | None, natural: np.ndarray | None) -> int:
         if clients not in (None, len(self.sizes)):
@@ -43,15 +45,8 @@ class Quantities(Partition):
 class PowerLaw(Partition):
     """Quantity skew: the r-th largest client's size falls as r^-exponent, with at least ``minimum`` samples each."""
 
-    exponent: float = 1.0
-    minimum: int = 2
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.exponent < float("inf") or self.minimum < 1:
-            raise FedloomError(
-                f"exponent={self.exponent}, minimum={self.minimum}: the exponent is a number from 0 up "
-                "and the minimum at least 1."
-            )
+    exponent: NonNegative = 1.0
+    minimum: Count = 2
 
     def owners(self, labels: np.ndarray, clients: int, seed: int, natural: np.ndarray | None) -> np.ndarray:
         random = numpy_generator(seed, "partition")

@@ -95,7 +95,6 @@ def csv_columns(path: Path, texts: Collection[str] = ()) -> dict[str, np.ndarray
     """The columns of a file by name: float64 where every cell is a number (NaN: missing), else texts ("": missing).
 
     Args:
-        path: The file.
         texts: Columns that stay texts, also where they are numbers.
     """
     text = set(texts)

@@ -100,7 +100,7 @@ def _by_role(
     inputs = {name: array for name, array in columns.items() if name not in {target, client, group, *ignore}}
     flat = [name for name, array in inputs.items() if array.ndim < 2]
     if flat or not inputs:
-        what = f"the column '{flat[0]}' of {where} is no array" if flat else f"{where} has no inputs"
+        what = f"the column '{flat[0]}' of {where} is not an array" if flat else f"{where} has no inputs"
         raise FedloomError(f"{what}: ignore it, or give samples with input arrays only.")
     found: Arrays = {"x": next(iter(inputs.values())) if len(inputs) == 1 else inputs, "y": columns[target]}
     found |= {"client": columns[client]} if client in columns else {}

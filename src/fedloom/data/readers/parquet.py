@@ -62,4 +62,4 @@ def _column(column: Any, types: Any, where: str) -> np.ndarray:
         return np.array([None if cell is None else str(cell)[:19] for cell in column.to_pylist()], "datetime64[s]")
     if types.is_string(kind) or types.is_large_string(kind):
         return text_cells(["" if cell is None else cell for cell in column.to_pylist()])
-    raise FedloomError(f"{where} is {kind}, which is no number, text or time: ignore the column.")
+    raise FedloomError(f"{where} is {kind}, which is not a number, a text or a time: ignore the column.")

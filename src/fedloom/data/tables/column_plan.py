@@ -10,7 +10,7 @@ The plan is fitted by ``data/tables/fit_columns.py``. It is stored with a model 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
 import numpy as np
@@ -19,10 +19,11 @@ from pydantic import BaseModel, ConfigDict
 from fedloom.core.errors import FedloomError
 from fedloom.data.tables.dates import date_features, parse_dates
 from fedloom.data.tables.tables import Table, as_texts, name_list
-from fedloom.data.tables.words import encode_words
+
+FIRST_WORD = 2
 
 MOST_LISTED = 8
-"""Columns of plain numbers are said in one line each up to this number, and together above it."""
+"""Columns of plain numbers get a line each up to this number, and one line together above it."""
 
 
 class PlannedColumn(BaseModel):
@@ -254,3 +255,22 @@ def times_of(cells: np.ndarray, form: str, where: str) -> np.ndarray:
 def day_of(seconds: float) -> str:
     """The day of a time, as 2026-01-31."""
     return str(np.datetime64(int(seconds), "s").astype("datetime64[D]"))
+
+
+def encode_words(texts: np.ndarray, known: Sequence[str], length: int, where: str) -> np.ndarray:
+    """The tokens of each cell, rows × length: 0 is padding, 1 an unknown word, and the known words follow.
+
+    Args:
+        texts: The cells; words are separated by spaces.
+        known: The words that have a token of their own.
+        length: The most words that a cell may have.
+        where: What an error calls the column.
+    """
+    place = {word: number for number, word in enumerate(known, start=FIRST_WORD)}
+    found = np.zeros((len(texts), length), dtype=np.int64)
+    for row, text in enumerate(texts):
+        words = text.split()
+        if len(words) > length:
+            raise FedloomError(f"{where}, row {row + 1} has {len(words)} words, but the model takes {length} at most.")
+        found[row, : len(words)] = [place.get(word, 1) for word in words]
+    return found

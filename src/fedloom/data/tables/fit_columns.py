@@ -36,7 +36,6 @@ def fit_columns(table: Table, names: Sequence[str], train: np.ndarray) -> Column
     """The plan of some columns of a table.
 
     Args:
-        table: The table.
         names: The columns that are inputs.
         train: The rows that are training samples; medians and levels are theirs.
     """
@@ -144,7 +143,6 @@ def fit_words(table: Table, name: str, train: np.ndarray) -> ColumnPlan:
     """The plan of a column of words, one sample being a sequence of them.
 
     Args:
-        table: The table.
         name: The column.
         train: The rows that are training samples; the known words are theirs.
     """

@@ -40,7 +40,6 @@ def federation_of_table(
     """The federation of a table's rows.
 
     Args:
-        table: The table.
         target: The column of the target, or several columns of 0 and 1.
         client: The column that names the client of a row; the usual one may be missing.
         group: The column that says which rows belong together.

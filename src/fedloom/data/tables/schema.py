@@ -127,7 +127,7 @@ class DataSchema(BaseModel):
 
     @property
     def units(self) -> tuple[float, float] | None:
-        """Mean and standard deviation of numeric targets; None if targets are no numbers."""
+        """Mean and standard deviation of numeric targets; None if targets are not numbers."""
         if self.target_mean is None or self.target_std is None:
             return None
         return self.target_mean, self.target_std

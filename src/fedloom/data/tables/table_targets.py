@@ -16,7 +16,6 @@ def target_columns(table: Table, target: str | Sequence[str]) -> list[str]:
     """The columns of the target: one, or several, as a list or between commas.
 
     Args:
-        table: The table.
         target: The column or columns.
     """
     if isinstance(target, str):
@@ -31,7 +30,6 @@ def rows_with_targets(table: Table, names: Sequence[str]) -> tuple[np.ndarray, s
     """Whether each row has a target, and a note on those that have none.
 
     Args:
-        table: The table.
         names: The columns of the target.
     """
     there = np.ones(len(table), dtype=bool)
@@ -49,7 +47,6 @@ def table_targets(table: Table, names: Sequence[str], kind: str | None, classes:
     """The targets of a table's rows, each of which has one.
 
     Args:
-        table: The table.
         names: The columns of the target.
         kind: The kind of target; None to choose it from the values.
         classes: The number of classes, where the values do not show it.
@@ -115,7 +112,6 @@ def tagged_column(table: Table, inputs: Sequence[str], target: str) -> str:
     """The column of the words that a column of tags is about: as many words as tags in every row.
 
     Args:
-        table: The table.
         inputs: The columns that may be it.
         target: The column of tags.
     """

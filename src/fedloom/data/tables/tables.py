@@ -33,7 +33,6 @@ class Table:
     """Named columns of equal length.
 
     Args:
-        columns: The columns by name.
         where: What an error calls the table.
         names: Columns whose numbers are names, as a pandas category of numbers.
         decimal_commas: Whether 1,5 is a number.
@@ -150,7 +149,6 @@ def read_table(path: Path, texts: Collection[str] = (), ignore: Collection[str] 
     """Read a table, by its ending as CSV, TSV (gzipped or not) or parquet.
 
     Args:
-        path: The file.
         texts: Columns that are names and stay texts, also where they look like numbers.
         ignore: Columns that are left out.
     """
@@ -162,11 +160,7 @@ def read_table(path: Path, texts: Collection[str] = (), ignore: Collection[str] 
 
 
 def table_header(path: Path) -> list[str]:
-    """The names of a table's columns.
-
-    Args:
-        path: The file.
-    """
+    """The names of a table's columns."""
     return parquet_header(path) if path.suffix.lower() == ".parquet" else list(next(csv_rows(path))[0])
 
 

@@ -49,7 +49,6 @@ def table_targets_under_schema(table: Table, target: str, schema: DataSchema) ->
     """Targets of a table's rows, each of which has one, with the schema's classes, labels or tags.
 
     Args:
-        table: The table.
         target: The column of the target, or several columns of 0 and 1 between commas.
         schema: What the targets must be.
     """

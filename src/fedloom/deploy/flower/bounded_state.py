@@ -3,7 +3,7 @@
 Flower forgets a message that expires or is answered, and keeps its parts, which are the models, until somebody asks for
 a run that has ended. And it stores whatever a node announces: the same answer again and again, each time with other
 parts. Here parts go with their message. An answer has a few parts, which stay those that it was announced with, and the
-answers of a node that wait for the server's half of a run have at most so many bytes together.
+answers of a node that wait for the server's half of a run have a largest size, all together.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def only_own_answers(push_messages: Callable[..., Any]) -> Callable[..., Any]:
         for message in request.messages_list:
             about = message.metadata
             if not about.reply_to_message_id or about.src_node_id != request.node.node_id:
-                log.warning("node %s sent a message that is no answer of its own: refused", request.node.node_id)
+                log.warning("node %s sent a message that is not one of its answers: refused", request.node.node_id)
                 raise ValueError("a node sends answers of its own only")
         return push_messages(request=request, state=state)
 

@@ -19,7 +19,7 @@ BEARABLE = timedelta(seconds=2)
 
 
 BACKOFF = (0.0, 0.5, 1.0, 2.0)
-"""Seconds before a call is signed anew after each refusal that taught another time; then the refusal counts."""
+"""Seconds before a call is signed again after each refusal that showed another time; then the refusal counts."""
 
 
 class ServerClock:

@@ -160,7 +160,7 @@ def node_infos(known: Iterable[Any]) -> list[NodeInfo]:
     return [
         NodeInfo(n.node_id, bytes(n.public_key), n.status == "online", _seconds(n.last_activated_at), _last_heard(n))
         for n in known
-        if n.status != "unregistered"  # the SuperLink goes on listing those
+        if n.status != "unregistered"  # the SuperLink keeps listing those
     ]
 
 

@@ -68,7 +68,7 @@ class Admission:
         self._record()
 
     def apply_changes(self) -> None:
-        """Apply the files of the folder if they have changed; what cannot be applied is said and tried again."""
+        """Apply the files of the folder if they have changed; what cannot be applied is reported and tried again."""
         now = members.stamp(self.folder)
         if now == self.stamp or (self.problem and time.monotonic() < self.tried_at + RETRY):
             return

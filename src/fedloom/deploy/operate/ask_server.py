@@ -2,7 +2,7 @@
 
 The site asks through the same door as Flower, with its certificate, before it joins and every few seconds after that
 (``reception.py`` answers). The dates of the server's certificate are checked by the server's clock here, and not by
-this machine's, so that a clock that is off is told from a certificate that has expired.
+this machine's, so that a clock that is off is not taken for a certificate that has expired.
 """
 
 from __future__ import annotations
@@ -29,8 +29,7 @@ from fedloom.deploy.provision.certificates import AUTHORITY, SITE, check_certifi
 from fedloom.deploy.provision.change_files import change_files
 from fedloom.deploy.provision.private_keys import NODE_KEY, SITE_KEY
 from fedloom.deploy.provision.proxy import RECEPTION_PATH
-from fedloom.deploy.provision.renewed_files import SITE_FILES
-from fedloom.deploy.provision.signature import check_signature
+from fedloom.deploy.provision.signature import RENEWED_FILES, check_signature
 from fedloom.deploy.settings import SiteSettings
 from fedloom.files.json_text import parse_json
 
@@ -43,10 +42,6 @@ LARGEST = 1 << 20
 clock = time.time
 """This machine's clock."""
 _NO_CHECK_TIME = 0x200000  # OpenSSL's X509_V_FLAG_NO_CHECK_TIME
-_EARLIER_SERVER = (
-    f"it runs an earlier version of Fedloom, which answers no questions, and this site runs {fedloom.__version__}: ask "
-    "its operator to upgrade it, or install here the version that the server has."
-)
 
 
 class SiteRefused(FedloomError):  # noqa: N818
@@ -69,10 +64,6 @@ class ServerAnswer:
 
 def ask_server(folder: Path, settings: SiteSettings) -> ServerAnswer | None:
     """Ask the server about this site; None if it has nobody to ask, as without a proxy.
-
-    Args:
-        folder: The site's folder.
-        settings: Its settings.
 
     Raises:
         SiteRefused: The server refuses the site.
@@ -102,8 +93,6 @@ def ask_server(folder: Path, settings: SiteSettings) -> ServerAnswer | None:
         day = time.strftime("%Y-%m-%d", time.gmtime(until))
         raise SiteRefused(f"the server's certificate expired on {day}: its operator must renew it.")
     if answer.status != 200:
-        if answer.status == 404 and (answer.headers.get("Server") or "").startswith("nginx"):
-            raise SiteRefused(_EARLIER_SERVER)
         _explain_status(answer.status, data, sent_at - server_time, folder)
         return None
     return _read_answer(data, (sent_at + clock()) / 2)
@@ -134,7 +123,7 @@ def _read_answer(data: bytes, asked_at: float) -> ServerAnswer:
     try:
         found = parse_json(data)
         ahead, refused, left_out = asked_at - float(found["time"]), str(found["refused"]), str(found["left_out"])
-        renewed = {name: str(found["renewed"][name]) for name in SITE_FILES} if "renewed" in found else {}
+        renewed = {name: str(found["renewed"][name]) for name in RENEWED_FILES} if "renewed" in found else {}
     except (ValueError, KeyError, TypeError):
         raise ServerUnreachable("its answer cannot be read") from None
     if refused:
@@ -143,7 +132,7 @@ def _read_answer(data: bytes, asked_at: float) -> ServerAnswer:
 
 
 def _explain_status(status: int, data: bytes, ahead: float, folder: Path) -> None:
-    """Raise the reason of an answer that is no success; return if the server has nobody to ask."""
+    """Raise the reason of an answer that is not a success; return if the server has nobody to ask."""
     said = printable_line(data.decode(errors="replace"), 200).removeprefix("fedloom: ").strip()
     if status == 410:
         raise SiteRefused("the operator has revoked this site: its certificate and its key are refused.")
@@ -187,7 +176,7 @@ def clock_words(ahead: float) -> str:
 
 
 def check_dates(folder: Path, settings: SiteSettings) -> None:
-    """``check_certificates``; if the server can be asked, a clock that is off is told from an expired certificate."""
+    """``check_certificates``; if the server answers, a clock that is off is not taken for an expired certificate."""
     try:
         check_certificates(folder)
     except FedloomError as why:
@@ -269,7 +258,7 @@ class ServerContact:
             check_signature(self.folder, draft)
 
         try:
-            change_files(self.folder, {name: files[name].encode() for name in SITE_FILES}, check)
+            change_files(self.folder, {name: files[name].encode() for name in RENEWED_FILES}, check)
         except (FedloomError, UnicodeEncodeError) as why:
             self.say(f"The server offers renewed certificates that do not fit this folder: {why}")
             self.next = time.monotonic() + 60 * EVERY

@@ -17,13 +17,12 @@ from typing import Any
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy import audit_log
-from fedloom.deploy.earlier_folder import refuse_earlier_folder
 from fedloom.deploy.flower.control import SuperLinkControl, write_app
 from fedloom.deploy.flower.local_socket import connection_errors
 from fedloom.deploy.flower.release import check_flower
 from fedloom.deploy.flower.server_half import MODULE as SERVER_HALF
 from fedloom.deploy.operate.programs import is_listening
-from fedloom.deploy.operate.supervise import pid_file
+from fedloom.deploy.operate.supervise import Say, pid_file
 from fedloom.deploy.participant_folder import (
     FLOWER,
     OUTCOME,
@@ -37,7 +36,7 @@ from fedloom.deploy.participant_folder import (
     role_of,
 )
 from fedloom.deploy.server.tickets import refuse_lost_states
-from fedloom.deploy.settings import OPENED, READY, load_server
+from fedloom.deploy.settings import OPENED, READY, load_server, refuse_other_participant
 from fedloom.registry.validation import read_toml
 from fedloom.runs.folder.metrics_file import METRICS
 from fedloom.runs.folder.record_tail import RecordTail
@@ -51,7 +50,6 @@ SITE_STATES = {OPENED: "its data are read; it is not connected yet", READY: "con
 """The meaning of the last line of a site's log."""
 
 Observer = Callable[[dict[str, Any]], None]
-Say = Callable[[str], None]
 
 
 def run(folder: Path, say: Say, observe: Observer, new: bool = False, from_round: int | None = None) -> Path:
@@ -62,12 +60,12 @@ def run(folder: Path, say: Say, observe: Observer, new: bool = False, from_round
         say: Gets lines for the user.
         observe: Gets the record of each round.
         new: Begin a new run, with all sites that the deployment has now; the folder of the last one is kept.
-        from_round: Go on after this round, of which there must be a checkpoint; what came later is forgotten.
+        from_round: Continue after this round, of which there must be a checkpoint; what came later is forgotten.
 
     Returns:
         The run's folder.
     """
-    refuse_earlier_folder(folder)
+    refuse_other_participant(folder)
     check_flower()
     settings, run_folder = load_server(folder), folder / RUN
     if new and from_round is not None:
@@ -105,7 +103,7 @@ def run(folder: Path, say: Say, observe: Observer, new: bool = False, from_round
 
 
 def _go_back(folder: Path, number: int) -> None:
-    """Let a run that is not at work go on after an earlier round."""
+    """Let a run that is not running continue after an earlier round."""
     from fedloom.runs.earlier_round import forget_later_rounds  # it needs torch
 
     run_folder = folder / RUN
@@ -126,7 +124,7 @@ def _go_back(folder: Path, number: int) -> None:
 
 def _refuse_if_at_work(run_folder: Path) -> None:
     if is_serving(run_folder):
-        raise FedloomError(f"the run in {run_folder} is at work: end it with fedloom deploy stop, or wait for its end.")
+        raise FedloomError(f"the run in {run_folder} is running: end it with fedloom deploy stop, or wait for its end.")
 
 
 def _put_aside(run_folder: Path) -> Path:

@@ -1,7 +1,7 @@
 """Certificates that will expire, on a participant's own screen: weeks before, while it runs, and when it is so far.
 
 A site whose certificate has expired ends with the reason: its server would refuse it at the next connection. A server
-goes on, since it takes renewed certificates while it runs.
+continues, since it takes renewed certificates while it runs.
 """
 
 from __future__ import annotations
@@ -19,12 +19,7 @@ EVERY = 10.0
 
 
 class ExpiryWatch:
-    """Warns of each certificate of a folder once per day, and ends a site whose own certificate has expired.
-
-    Args:
-        folder: The participant's folder.
-        say: Gets lines for the user.
-    """
+    """Warns of each certificate of a folder once per day, and ends a site whose own certificate has expired."""
 
     def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
         self.folder, self.say = folder, say

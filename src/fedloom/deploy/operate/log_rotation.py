@@ -39,11 +39,7 @@ def rotate(log: Path) -> None:
 
 
 class LogRotation:
-    """Rotates the logs of a participant's folder.
-
-    Args:
-        folder: The server's folder or a site's.
-    """
+    """Rotates the logs of a participant's folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.next = folder, 0.0
@@ -55,6 +51,6 @@ class LogRotation:
         self.next = time.monotonic() + EVERY
         logs = [log for place in ("logs", "proxy") for log in (self.folder / place).glob("*.log")]
         for log in [*logs, self.folder / REFUSALS]:
-            with contextlib.suppress(OSError):  # a full disk: the log goes on, and the next check tries again
+            with contextlib.suppress(OSError):  # a full disk: the log grows, and the next check tries again
                 if log.stat().st_size > LARGEST:
                     rotate(log)

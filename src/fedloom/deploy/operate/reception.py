@@ -14,26 +14,27 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http import HTTPStatus
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import fedloom
 from fedloom.deploy import audit_log
 from fedloom.deploy.members import revocations, revoked_sites, site_serial
 from fedloom.deploy.participant_folder import KEYS, REFUSED, RUN, read_json
 from fedloom.deploy.protocol.printable import printable_line
-from fedloom.deploy.provision.proxy import RECEPTION
-from fedloom.deploy.provision.renewed_files import RENEWED, SITE_FILES
-from fedloom.deploy.provision.signature import fits_signature
+from fedloom.deploy.provision.proxy import RECEPTION, RECEPTION_PATH
+from fedloom.deploy.provision.signature import RENEWED, RENEWED_FILES, fits_signature
 from fedloom.deploy.settings import load_server
 from fedloom.files.atomic_write import write_atomic, write_private
 from fedloom.files.json_text import parse_json
+from fedloom.web.access import Access
+from fedloom.web.page_server import JSON, PageRequest, PageServer, RequestError
 
 VISITS = "flower/sites.json"
 CLOCK_DIFFERS = 30.0
-"""Seconds by which a site's clock may differ without a word; Flower itself bears five of a clock that is ahead."""
+"""Seconds by which a site's clock may differ without a word; Flower itself tolerates five of a clock that is ahead."""
 LEASE = 30.0
 """Seconds for which a machine that has asked counts as the site's; another one with the same keys is refused."""
 LARGEST = 1 << 16
@@ -55,12 +56,7 @@ class Visit:
 
 
 class Reception:
-    """Answers the questions of sites.
-
-    Args:
-        folder: The server's folder.
-        say: Gets lines for the operator.
-    """
+    """Answers the questions of sites."""
 
     def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
         self.folder, self.say = folder, say
@@ -87,7 +83,7 @@ class Reception:
             visit = Visit(now, address, **facts, clock_ahead=ahead - now if isinstance(ahead, float) else 0.0)
             refused = self._refusal(site, serial, visit, str(asked.get("node_key", "")))
             holder = self.visits.get(site)
-            if refused and _is_in_use_elsewhere(holder, visit):  # a copy: the site itself goes on
+            if refused and _is_in_use_elsewhere(holder, visit):  # a copy: the site itself continues
                 self._record_copy(site, visit)
             else:
                 self.visits[site] = replace(visit, refused=refused)
@@ -137,9 +133,9 @@ class Reception:
     def _renewed_files(self, site: str, serial: str) -> dict[str, Any]:
         """A site's renewed files, if it does not use them yet."""
         place = self.folder / RENEWED / site
-        if not (place / SITE_FILES[0]).is_file() or serial.upper() == site_serial(self.folder, site):
+        if not (place / RENEWED_FILES[0]).is_file() or serial.upper() == site_serial(self.folder, site):
             return {}
-        files = {name: (place / name).read_bytes() for name in SITE_FILES}
+        files = {name: (place / name).read_bytes() for name in RENEWED_FILES}
         if not fits_signature(files):  # the operator's command is writing them
             return {}
         return {"renewed": {name: content.decode() for name, content in files.items()}}
@@ -167,43 +163,46 @@ def _is_in_use_elsewhere(holder: Visit | None, visit: Visit) -> bool:
     )
 
 
+class ReceptionServer(PageServer):
+    """Listens on a loopback port for the questions that nginx passes on."""
+
+    def __init__(self, desk: Reception) -> None:
+        self.desk, self.secret = desk, secrets.token_hex(32)
+        super().__init__("127.0.0.1", 0, ReceptionRequest, Access())
+
+
+class ReceptionRequest(PageRequest):
+    """Answers one question of a site."""
+
+    server: ReceptionServer
+    routes: ClassVar = {("POST", RECEPTION_PATH): "send_answer"}
+
+    def check_sender(self) -> None:
+        """Refuse whoever is not this server's nginx: it adds a secret, and who asks by the certificate."""
+        if not secrets.compare_digest(self.headers.get("X-Secret", "").encode(), self.server.secret.encode()):
+            raise RequestError(HTTPStatus.FORBIDDEN, "only the proxy of this server may ask here.")
+
+    def send_answer(self) -> None:
+        """Answer a site's question."""
+        site, serial, address = (self.headers.get(f"X-Site-{name}", "") for name in ("Name", "Serial", "Address"))
+        try:
+            answer = self.server.desk.answer(site, serial, address, parse_json(self.read_body(LARGEST)))
+        except (ValueError, TypeError, AttributeError):
+            raise RequestError(HTTPStatus.BAD_REQUEST, "the question is not the JSON of a site.") from None
+        self.send_text(HTTPStatus.OK, json.dumps(answer), JSON)
+
+
 @contextlib.contextmanager
 def open_reception(folder: Path, say: Callable[[str], None]) -> Iterator[Reception]:
-    """Answer sites' questions, in a thread, on a loopback port that nginx passes them to.
-
-    nginx adds a secret, without which nobody of this machine is answered.
-    """
-    desk, secret = Reception(folder, say), secrets.token_hex(32)
-
-    class Handler(BaseHTTPRequestHandler):
-        timeout = 30  # of a connection that says nothing
-
-        def do_POST(self) -> None:
-            data, status = b"", 403
-            if secrets.compare_digest(self.headers.get("X-Secret", "").encode(), secret.encode()):
-                try:
-                    length = min(max(0, int(self.headers.get("Content-Length") or 0)), LARGEST)
-                    text = self.rfile.read(length)
-                    who = [self.headers.get(f"X-Site-{name}", "") for name in ("Name", "Serial", "Address")]
-                    data, status = json.dumps(desk.answer(who[0], who[1], who[2], parse_json(text))).encode(), 200
-                except (ValueError, TypeError, AttributeError):
-                    status = 400
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *_: object) -> None:
-            """Write nothing: nginx's log has every call."""
-
+    """Answer sites' questions, in a thread, on a loopback port that nginx passes them to."""
     path = folder / RECEPTION
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        write_private(path, json.dumps({"port": server.server_port, "secret": secret}).encode())
+    with ReceptionServer(Reception(folder, say)) as server:
+        write_private(path, json.dumps({"port": server.server_port, "secret": server.secret}).encode())
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
         thread.start()
         try:
-            yield desk
+            yield server.desk
         finally:
             server.shutdown()
             thread.join()

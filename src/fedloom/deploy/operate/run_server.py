@@ -34,20 +34,16 @@ from fedloom.deploy.provision.change_files import finish_change
 from fedloom.deploy.provision.proxy import CONFIG as PROXY_FILE
 from fedloom.deploy.provision.proxy import write_proxy_config
 from fedloom.deploy.provision.signature import check_signature
-from fedloom.deploy.settings import ServerSettings, load_server
+from fedloom.deploy.settings import ServerSettings, load_server, refuse_other_participant
 
 
 def run_server(folder: Path, say: Say) -> None:
-    """Run a deployment's server until it is stopped.
-
-    Args:
-        folder: The server's folder.
-        say: Gets lines for the user.
-    """
+    """Run a deployment's server until it is stopped."""
     check_flower()
     finish_change(folder)
     settings = load_server(folder)
     check_certificates(folder)
+    refuse_other_participant(folder)
     check_signature(folder)
     if settings.proxy and shutil.which("nginx") is None:
         raise FedloomError(

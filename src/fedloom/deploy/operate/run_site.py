@@ -24,16 +24,11 @@ from fedloom.deploy.operate.supervise import Say, keep_running, pid_file, stop_o
 from fedloom.deploy.participant_folder import FLOWER, SITE_FILE
 from fedloom.deploy.provision.change_files import finish_change
 from fedloom.deploy.provision.signature import check_signature
-from fedloom.deploy.settings import OPENED, READY, SiteSettings, load_site
+from fedloom.deploy.settings import OPENED, READY, SiteSettings, load_site, refuse_other_participant
 
 
 def run_site(folder: Path, say: Say) -> None:
-    """Run a site until it is stopped.
-
-    Args:
-        folder: The site's folder.
-        say: Gets lines for the user.
-    """
+    """Run a site until it is stopped."""
     check_flower()
     finish_change(folder)
     settings = load_site(folder)
@@ -43,6 +38,7 @@ def run_site(folder: Path, say: Say) -> None:
             "fl.example.org:8443."
         )
     check_dates(folder, settings)
+    refuse_other_participant(folder)
     check_signature(folder)
     pids = pid_file(folder)
     pids.take(f"site {settings.name}")

@@ -35,8 +35,8 @@ from fedloom.deploy.settings import SiteSettings
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.formats import SETTINGS
 from fedloom.files.json_text import parse_json
-from fedloom.losses.registry import make_objective
-from fedloom.metrics.registry import with_metrics
+from fedloom.losses.make_objective import make_objective
+from fedloom.metrics.make_metrics import with_metrics
 from fedloom.registry.validation import read_toml, validate
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.runs.fingerprint import hash_tensor
@@ -46,10 +46,8 @@ from fedloom.runs.prepare import channel_of, executions_of, hostile_clients, pre
 from fedloom.runs.results.history import History
 from fedloom.runs.start_model import with_start
 from fedloom.tasks.architectures import numbered_models
-from fedloom.tasks.builder import SiteSource, TaskDeployment
+from fedloom.tasks.builder import SiteSource, TaskDeployment, task_builder
 from fedloom.tasks.deployment import samples_at
-from fedloom.tasks.graphs.deployment import hide_anchors
-from fedloom.tasks.registry import task_builder
 from fedloom.training.local_trainer import LocalTrainer
 
 CONFIG, SCHEMA, INITIAL = "config.toml", "schema.json", "initial.safetensors"
@@ -292,8 +290,7 @@ class Blueprint:
     def _rehearsal_task(self, settings: SiteSettings | None = None) -> Task:
         """The simulated task with the sites' names; for an evaluator, with its global test set as one more client."""
         task = task_from_config(self.config)
-        if self.schema.matches_nodes:
-            hide_anchors(task)
+        self._deployment.hide_from_sites(task, method_from_config(self.config))
         federation = replace(cast(Federation, task.federation), names=self.sites)
         if settings is not None and settings.client == len(self.sites):
             federation = _with_evaluator(federation, settings.name)

@@ -31,11 +31,7 @@ class InitialModel:
 
     @staticmethod
     def of(task: Task) -> InitialModel:
-        """The initial model of a task.
-
-        Args:
-            task: The task.
-        """
+        """The initial model of a task."""
         return InitialModel(task.initial_row(), task.layout.constants(task.model))
 
     @staticmethod
@@ -53,11 +49,7 @@ class InitialModel:
         return {"row": self.row.contiguous(), **constants}
 
     def fill(self, task: Task) -> None:
-        """Copy these weights into a task's model; a ``FedloomError`` if it is another model.
-
-        Args:
-            task: The task.
-        """
+        """Copy these weights into a task's model; a ``FedloomError`` if it is another model."""
         own = task.layout.constants(task.model)
         for name in sorted(own.keys() | self.constants.keys()):
             here, there = own.get(name), self.constants.get(name)

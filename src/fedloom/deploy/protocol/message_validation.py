@@ -1,7 +1,7 @@
 """Validation of a site's answer: it answers this request, it has the right form, and its numbers are plausible.
 
 A faulty or dishonest site must not stop a run or spoil its model. An answer that fails here is dropped, logged and
-counted with the reason, and the round goes on with the others. Reasons are short clauses for logs and metrics. An
+counted with the reason, and the round continues with the others. Reasons are short clauses for logs and metrics. An
 answer may hold what ``ClientRuntime.do`` returns for one client, except client state: ``kept/`` never leaves a site.
 """
 

@@ -31,12 +31,7 @@ def sum_tensors(session: SumSession, stage: str, got: Mapping[str, Tensor]) -> d
 
 
 def read_sum(request: SiteRequest, tensors: Mapping[str, Tensor]) -> tuple[SumSession, str, dict[str, Tensor]]:
-    """The sum that a request belongs to, the name of its stage, and what the client gets in it.
-
-    Args:
-        request: The request.
-        tensors: Its tensors.
-    """
+    """The sum that a request belongs to, the name of its stage, and what the client gets in it."""
     try:
         ids, most = tensors[IDS], tensors[MOST]
         if ids.dtype != torch.int64 or ids.dim() != 1 or most.dtype != torch.int64 or int(most) < 1:

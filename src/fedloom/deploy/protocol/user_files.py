@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedloom.config.named_parts import PARTS
 from fedloom.core.errors import FedloomError
+from fedloom.registry.kinds import PARTS
 from fedloom.registry.spec import split_spec
 from fedloom.tasks.architectures import with_named_models
 

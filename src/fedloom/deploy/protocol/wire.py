@@ -62,7 +62,7 @@ class Header(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     format: Annotated[int, Field(ge=1, le=MESSAGE.version, exclude=True)] = MESSAGE.version
-    """The format's number. It is not written while it is 1, which is what 0.5 reads and writes."""
+    """The format's number. It is not written while it is 1: a site of any version can then say which one it runs."""
     run: Name
     """The run that the message belongs to: the digest of its plan, and behind a dash what tells it from other runs of
     the same plan (``fedloom deploy run --new``)."""

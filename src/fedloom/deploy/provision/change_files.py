@@ -44,11 +44,7 @@ def change_files(folder: Path, files: Mapping[str, bytes], check: Callable[[Path
 
 
 def finish_change(folder: Path) -> None:
-    """Finish a change that was begun and interrupted, if there is one.
-
-    Args:
-        folder: The folder.
-    """
+    """Finish a change that was begun and interrupted, if there is one."""
     change = folder / CHANGE
     if change.is_symlink():  # not ours: a change is a folder that change_files wrote
         raise FedloomError(f"{change} is a link, and a change of this folder is never one: remove it.")

@@ -43,12 +43,7 @@ class KeyRequest:
 
 
 def write_request(folder: Path, site: str) -> Path:
-    """Write a site's private keys and ``request.json`` into a folder, new or without keys; the request's path.
-
-    Args:
-        folder: The site's folder.
-        site: The site's name.
-    """
+    """Write a site's private keys and ``request.json`` into a folder, new or without keys; the request's path."""
     finish_change(folder)
     for name in (SITE_KEY, NODE_KEY):
         if (folder / name).exists():

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy import audit_log, members
-from fedloom.deploy.earlier_folder import refuse_earlier_folder, refuse_too_old_folder
 from fedloom.deploy.participant_folder import KEYS, RUN, SERVER_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.provision import folders, readmes
@@ -22,15 +21,14 @@ from fedloom.deploy.provision.authority import Authority
 from fedloom.deploy.provision.certificates import AUTHORITY, SERVER, SITE, public_key_of
 from fedloom.deploy.provision.change_files import CHANGE, change_files, finish_change
 from fedloom.deploy.provision.key_request import KeyRequest, read_request
-from fedloom.deploy.provision.renewed_files import RENEWED
 from fedloom.deploy.provision.signature import (
+    RENEWED,
     SIGNATURE,
-    file_digests,
     signature_bytes,
     signed_digests,
     with_signature,
 )
-from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings, load_server
+from fedloom.deploy.settings import ServerSettings, SiteData, SiteSettings, load_server, refuse_other_participant
 from fedloom.deploy.sum_keys import SERVERS_PART
 from fedloom.secure.sum_step import SumStep
 
@@ -67,7 +65,7 @@ def revoke(site: str, folder: Path) -> None:
         folder: The server's folder, or the one that ``init`` wrote.
     """
     home = find_server(folder)
-    refuse_earlier_folder(home)
+    refuse_other_participant(home)
     settings = load_server(home)
     if site not in settings.everyone:
         raise FedloomError(f"there is no site '{site}': the sites are {', '.join(settings.everyone)}.")
@@ -75,7 +73,7 @@ def revoke(site: str, folder: Path) -> None:
     if not serial:
         raise FedloomError(
             f"{home / KEYS / site}.pem is missing, so the certificate of {site} is unknown: put the site's client.pem "
-            "there, or run fedloom deploy renew, which records it."
+            "there."
         )
     revoked = members.revocations(home)
     if serial in {one.serial for one in revoked}:
@@ -100,7 +98,7 @@ def add(
         rehearsal: Whether it uses a share of the run file's data.
     """
     home, own = find_server(folder), find_authority(folder, authority)
-    refuse_earlier_folder(home)
+    refuse_other_participant(home)
     settings, signer = load_server(home), Authority.load(own)
     folders.check_name(site)
     asked = _read_own_request(site, request)
@@ -156,7 +154,7 @@ def takes_part_in(site: str, folder: Path) -> str:
 
 
 def renew(folder: Path, authority: Path | None = None, days: int = 365) -> dict[str, Path]:
-    """Make new certificates for the server and all sites, for the same keys; folders of 0.5 are signed so.
+    """Make new certificates for the server and all sites, for the same keys.
 
     Args:
         folder: The folder that ``init`` wrote, or the server's.
@@ -168,15 +166,15 @@ def renew(folder: Path, authority: Path | None = None, days: int = 365) -> dict[
     """
     folders.check_days(days)
     home, own = find_server(folder), find_authority(folder, authority)
-    refuse_too_old_folder(home)
+    refuse_other_participant(home)
     settings, signer = load_server(home), Authority.load(own).renew(days)
     revoked, beside = members.revoked_sites(home, settings), home.resolve().parent
     certificates = {
-        name: signer.sign_site(public_key_of(_certificate_of(home, beside, name)), name)
+        name: signer.sign_site(public_key_of(_certificate_of(home, name)), name)
         for name in settings.everyone
         if name not in revoked
     }
-    digests = {name: _digests_of(own, beside, name) for name in certificates}
+    digests = {name: signed_digests(own / folders.SIGNED / f"{name}.json") for name in certificates}
     server = signer.sign_server(public_key_of(home / SERVER), settings.host)
     new = {name: _renewed_files(pem, digests[name], signer) for name, pem in certificates.items()}
     mine, theirs = {AUTHORITY: signer.pem}, {AUTHORITY: signer.pem, SERVER: server}
@@ -216,26 +214,12 @@ def _with_site(settings: ServerSettings, site: str) -> ServerSettings:
     return settings.model_copy(update={"sites": [*settings.sites, site]})
 
 
-def _certificate_of(home: Path, beside: Path, name: str) -> Path:
-    """A site's present certificate: the server's copy, or in folders of an earlier version the site's own."""
-    for path in (home / KEYS / f"{name}.pem", beside / name / SITE):
-        if path.is_file():
-            return path
-    raise FedloomError(
-        f"{home / KEYS / name}.pem is missing, so the key of {name} is unknown: put the site's client.pem there."
-    )
-
-
-def _digests_of(own: Path, beside: Path, name: str) -> dict[str, str]:
-    """What was signed for a site; in folders of an earlier version, what its folder has."""
-    kept = own / folders.SIGNED / f"{name}.json"
-    if kept.is_file():
-        return signed_digests(kept)
-    if (beside / name).is_dir():
-        return file_digests(beside / name)
-    raise FedloomError(
-        f"{beside / name} is missing: folders of an earlier version are signed where they all are; put it there."
-    )
+def _certificate_of(home: Path, name: str) -> Path:
+    """The server's copy of a site's present certificate."""
+    path = home / KEYS / f"{name}.pem"
+    if not path.is_file():
+        raise FedloomError(f"{path} is missing, so the key of {name} is unknown: put the site's client.pem there.")
+    return path
 
 
 def _renewed_files(certificate: bytes, digests: dict[str, str], signer: Authority) -> dict[str, bytes]:

@@ -49,7 +49,7 @@ SITE_NOTES = {
     "refuses the others, and writes them to policy.jsonl.",
     "runs": "Only these runs, by the digest or the name that fedloom deploy explain shows.",
     "methods": "Only these methods.",
-    "rounds": "At most so many rounds, counted here, over all new runs too (not set: as many as each run has).",
+    "rounds": "The most rounds, counted here, over all new runs too (not set: as many as each run has).",
     "new_runs": "In how many new runs of the same plan this site takes part (the operator begins one with run --new).",
     "repeats": "How often a round may be asked for again (not set: as often as the run has rounds, or 20 times).",
     "turns": "How often this site may be asked to train within one round.",

@@ -22,10 +22,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from fedloom.core.errors import FedloomError
-from fedloom.deploy.earlier_folder import refuse_earlier_folder
 from fedloom.deploy.participant_folder import SIGNATURE_FILE
 from fedloom.deploy.provision.authority import Authority
-from fedloom.deploy.provision.certificates import AUTHORITY, public_key_of
+from fedloom.deploy.provision.certificates import AUTHORITY, SITE, public_key_of
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.formats import SIGNATURE as FORMAT
 from fedloom.files.json_text import parse_json
@@ -36,6 +35,10 @@ COVERED = (
     "server.safetensors", "*.py", "start.sh", "ca.crt", "server.pem", "client.pem", "keys/*.pub", "keys/*.pem",
 )  # fmt: skip
 """Which files are covered, if they are there: what a participant gets and does not edit."""
+RENEWED = "renewed"
+"""The folder of renewed files for each site, in the server's folder: a running site gets them from there."""
+RENEWED_FILES = (SITE, AUTHORITY, SIGNATURE)
+"""The files of a site that a renewal changes; none is secret."""
 
 
 def file_digests(folder: Path) -> dict[str, str]:
@@ -107,7 +110,6 @@ def check_signature(folder: Path, draft: Path | None = None) -> None:
 
     path = place_of(SIGNATURE)
     if not path.is_file():
-        refuse_earlier_folder(folder)
         raise FedloomError(
             f"{folder} has no {SIGNATURE}: ask the operator for it (fedloom deploy renew writes one for every folder)."
         )

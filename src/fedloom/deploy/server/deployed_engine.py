@@ -1,7 +1,7 @@
 """The engine of a deployed run: each job of one client is a message to its site, and its result the checked answer.
 
 A site that is not connected, does not answer in time (``pending_requests.py``), reports an error or sends an invalid
-answer is excluded with a reason, and the round goes on without it.
+answer is excluded with a reason, and the round continues without it.
 """
 
 from __future__ import annotations
@@ -94,6 +94,8 @@ class DeployedEngine:
         if jobs[0].kind == "global":
             return self._evaluate_globally(jobs, message)
         requests = self._job_requests(jobs, message)
+        # What is sent may be a difference or a corner of the model. Forms and norms of replies are those of the model
+        # that the site makes of it and trains.
         whole = message.view if isinstance(message, DifferenceMessage) else message
         form = self.forms.of(jobs[0], whole)
         received = self.runtime.down_channel.decode(whole, _draw(self.runtime.setting.seed, jobs))
@@ -107,7 +109,7 @@ class DeployedEngine:
         """Let the sites train and add up what they learnt; no single row of theirs arrives here."""
         if self.sum_keys is None:
             raise FedloomError("this server has no keys for sums: make the deployment again.")
-        session = replace(session, run=self.name)
+        session = replace(session, run=self.name)  # sites agree on it: nothing of another run of the same plan fits
         form = self.forms.of(jobs[0], message)
         hidden = None if form is None else {**form, f"reply/{SUM}": step.hidden_form(*form[f"reply/{SUM}"])}
         (hidden or {}).pop(f"reply/{LOST}", None)  # a site without a row says so instead
@@ -183,9 +185,11 @@ class DeployedEngine:
             self._receive(sent, reply, results)
         if form is None and alike:
             self._exclude_odd_forms(requests, results)
+        # After the forms: what loss is usual is decided among answers that count so far, not by broken ones.
         for client, reason in unusual_losses(results).items():
             del results[client]
             self._exclude(client, requests[client][0].kind, reason)
+        # Screens look at rows only when all are here, and may refuse one that is accepted now (``exclude``).
         self.states_before = dict(self.tickets.state)
         for client, ticket in self.accepted.items():
             if client in results:  # the state of an answer that does not count must not count either
@@ -203,7 +207,7 @@ class DeployedEngine:
     def _request(self, client: int, kind: str, round_number: int, turn: int = 0, measure: bool = False) -> SiteRequest:
         return SiteRequest(
             run=self.name,
-            ticket=secrets.token_hex(16),
+            ticket=secrets.token_hex(16),  # not to be guessed: it is what tells this answer from any other
             kind=cast(RequestKind, kind),
             round=round_number,
             turn=turn,
@@ -215,7 +219,7 @@ class DeployedEngine:
     def send(
         self, clients: Sequence[int], kind: RequestKind, tensors: Mapping[int, Mapping[str, Tensor]]
     ) -> dict[int, Tensors]:
-        """Send some clients a request that is no job of a round; the results of the accepted answers."""
+        """Send some clients a request that is not a job of a round; the results of the accepted answers."""
         return self.exchange({c: (self._request(c, kind, self.round), dict(tensors[c])) for c in clients})
 
     def _send_all(
@@ -230,7 +234,7 @@ class DeployedEngine:
             if node is None or sizes is None:
                 self._exclude(client, request.kind, self.roster.absence(client))
                 continue
-            changes = None
+            changes = None  # computing them decodes the reply: only where something looks at them
             if client in received and (self.runtime.steps or self.settings.max_norm is not None):
                 changes = partial(self.runtime.channel.changes, message=received[client])
             expected = ExpectedAnswer(
@@ -252,9 +256,11 @@ class DeployedEngine:
         try:
             if reply.unreadable:
                 raise RejectedMessage(reply.unreadable)
-            if reply.node != sent.node:
+            if reply.node != sent.node:  # before anything of it is unpacked
                 raise RejectedMessage("another site answered in its name")
             answer, tensors = unpack(reply.data, SiteAnswer, self.limit)
+            # Such an answer is refused below like any error; but without this the site would be asked in every round to
+            # build on a state that it does not have.
             if answer.lost and answer.ticket == sent.request.ticket:
                 self.tickets.forget(sent.client)
             check_answer(answer, tensors, sent.expected, self.settings)
@@ -267,7 +273,10 @@ class DeployedEngine:
             self.accepted[sent.client] = sent.request.ticket if answer.keeps else ""
 
     def _with_counted_samples(self, client: int, tensors: Tensors) -> Tensors:
-        """An answer whose samples and steps are those that its site may count with."""
+        """An answer whose samples and steps are those that its site may count with.
+
+        A site's weight is its own claim. The roster caps it (``share_cap.py``), so its answers must not raise it again.
+        """
         said, counted = self.roster.sizes[client].train, self.roster.counted[client].train
         if "samples" not in tensors or counted >= said:
             return tensors
@@ -299,6 +308,8 @@ class DeployedEngine:
         if found is not None and ("counts" not in found or not float(found["counts"]) > 0):
             self._exclude(evaluator, "global", "counts must be positive")
             found = None
+        # The caller adds up one result per job. The evaluator did all of them in one request, so that the model is sent
+        # once, and the others count as nothing.
         nothing = None if found is None else {name: torch.zeros_like(t) for name, t in found.items()}
         return [found, *[nothing] * (len(jobs) - 1)]
 

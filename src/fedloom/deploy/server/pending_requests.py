@@ -1,7 +1,7 @@
 """Requests that were sent to sites and are not answered yet.
 
 Waiting ends when all sites have answered or the deadline has passed. A site that restarts during its work gets its
-request again; it starts from the same state, so it computes the same. While other sites are at work it has until the
+request again; it starts from the same state, so it computes the same. While other sites work it has until the
 deadline to return, and after that ``reconnect_timeout`` seconds.
 """
 
@@ -54,7 +54,7 @@ class SentRequest:
 class PendingRequests:
     """Sends requests, and waits for their answers.
 
-    ``exclude`` is told of each client whose answer does not come: its number, the kind of its request, and the reason.
+    ``exclude`` gets each client whose answer does not come: its number, the kind of its request, and the reason.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class PendingRequests:
         self.overdue: dict[str, SentRequest] = {}
         """Requests that were given up, by the id of their message; a late answer is reported."""
         self.idle_since: float | None = None
-        """Since when every site whose answer is missing has been disconnected; None while one is at work."""
+        """Since when every site whose answer is missing has been disconnected; None while one of them works."""
         self.wire = {"messages": 0, "bytes_down": 0, "bytes_up": 0}
 
     def send(self, sent: SentRequest) -> None:

@@ -39,7 +39,6 @@ from fedloom.deploy.participant_folder import (
     read_json,
 )
 from fedloom.deploy.protocol.blueprint import Blueprint
-from fedloom.deploy.protocol.earlier_digest import earlier_digest
 from fedloom.deploy.provision.certificates import expiry_warnings
 from fedloom.deploy.server.change_clip import ChangeClip
 from fedloom.deploy.server.deployed_engine import DeployedEngine
@@ -52,7 +51,7 @@ from fedloom.files.atomic_write import write_atomic
 from fedloom.files.json_text import parse_json
 from fedloom.rounds.composition import Composition
 from fedloom.runs.folder.checkpoint import load_checkpoint
-from fedloom.runs.folder.old_folders import is_of_previous_version, read_run_values, refuse_other_version
+from fedloom.runs.folder.old_folders import read_run_values, refuse_other_version
 from fedloom.runs.folder.recover import recover
 from fedloom.runs.folder.run_files import NOTICES
 from fedloom.runs.prepare import Prepared, prepare
@@ -93,11 +92,9 @@ def _serve_run(transport: ServerTransport, folder: Path) -> tuple[History, list[
     run, made = folder / RUN, Blueprint.load(folder)
     settings = _settings_of_run(folder, made)
     blueprint = made.with_sites(settings.sites)
-    state, noted = None, blueprint.digest
+    state = None
     if (run / "config.toml").exists():
-        begun = read_run_values(run)
-        refuse_other_version(run, begun)
-        noted = earlier_digest(folder) if is_of_previous_version(begun) else noted
+        refuse_other_version(run, read_run_values(run))
         recover(run)
         state = load_checkpoint(run, len(blueprint.sites))
     keys = MemberKeys(folder, settings)
@@ -120,7 +117,7 @@ def _serve_run(transport: ServerTransport, folder: Path) -> tuple[History, list[
             f"min_clients = {settings.min_clients}; missing: {', '.join(missing)}; start them, then repeat fedloom "
             "deploy run."
         )
-    prepared = prepare_deployed_run(blueprint, roster, settings, noted)
+    prepared = prepare_deployed_run(blueprint, roster, settings)
     tickets = Tickets(run / TICKETS, None if state is None else state.round)
     runtime = prepared.composition.runtime()
     sum_keys = None if runtime.sum_step is None else server_keys(folder, blueprint.sites)
@@ -162,17 +159,8 @@ def _settings_of_run(folder: Path, made: Blueprint) -> ServerSettings:
     return settings.model_copy(update={"sites": names})
 
 
-def prepare_deployed_run(
-    blueprint: Blueprint, roster: Roster, settings: ServerSettings, noted: str | None = None
-) -> Prepared:
-    """The run over the server's task, which has sizes and no data; sites that join later change the sizes.
-
-    Args:
-        blueprint: What the run is made of.
-        roster: Its sites.
-        settings: The server's settings.
-        noted: The digest of the blueprint that the run's config has, if it is not the one of today.
-    """
+def prepare_deployed_run(blueprint: Blueprint, roster: Roster, settings: ServerSettings) -> Prepared:
+    """The run over the server's task, which has sizes and no data; sites that join later change the sizes."""
     config = blueprint.config.model_copy(update={"checkpoint_every": 1})
     task = blueprint.server_task(roster.counted)
 
@@ -185,7 +173,7 @@ def prepare_deployed_run(
         vars(federation).pop("points", None)  # computed once from the sizes
 
     update_sizes()
-    prepared = prepare(task, method_from_config(config), config, deployed=True, made_of=noted or blueprint.digest)
+    prepared = prepare(task, method_from_config(config), config, deployed=True, made_of=blueprint.digest)
     composition = replace(
         prepared.composition,
         execution=replace(prepared.composition.execution, cohort=1),

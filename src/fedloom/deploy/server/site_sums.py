@@ -1,4 +1,4 @@
-"""The server's half of a sum over sites: each of its stages is a request to the sites, and their answers go on.
+"""The server's half of a sum over sites: each stage is a request to the sites, and the next one has their answers.
 
 A site that does not answer in a stage has dropped out; whether the sum survives that is for the step to say.
 """

@@ -75,7 +75,7 @@ def refuse_lost_states(path: Path, number: int) -> None:
 
     Args:
         path: The file of tickets.
-        number: The round after which the run goes on.
+        number: The round after which the run continues.
     """
     try:
         book = parse_json(path.read_bytes())
@@ -87,5 +87,5 @@ def refuse_lost_states(path: Path, number: int) -> None:
     if keeps and number < last - 1:
         raise FedloomError(
             f"the sites keep their clients' states of round {last - 1} and later, so the run cannot go back to round "
-            f"{number}: go on from round {last - 1}, or begin a new run (fedloom deploy run --new)."
+            f"{number}: continue from round {last - 1}, or begin a new run (fedloom deploy run --new)."
         )

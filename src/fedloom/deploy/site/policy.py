@@ -17,7 +17,6 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from fedloom.channel.registry import CHANNELS
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.declarations import Declared, Model, Update
 from fedloom.core.errors import FedloomError, unknown
@@ -26,9 +25,7 @@ from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.message_validation import ReplyForm
 from fedloom.deploy.protocol.wire import REFUSED, RequestKind, SiteRequest
 from fedloom.deploy.settings import PolicySettings, RequiredStep, SiteSettings
-from fedloom.methods.registry import METHODS, canonical_method
-from fedloom.registry.named_part import part_values
-from fedloom.registry.names import canonical_name
+from fedloom.registry.kinds import CHANNEL_STEPS, METHODS
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import SILENT
 from fedloom.secure.sum_step import SumStep
@@ -124,11 +121,7 @@ class Policy:
         return lacking[0] if lacking else ""
 
     def forbids(self, kind: RequestKind) -> str:
-        """Why a kind of request is refused whenever it comes; empty if it is not.
-
-        Args:
-            kind: The kind.
-        """
+        """Why a kind of request is refused whenever it comes; empty if it is not."""
         if kind in ("update", "sum") and not self.settings.updates:
             return "what it trains may not leave (updates = false)"
         if kind in ("update", "sum"):
@@ -221,11 +214,11 @@ def _canonical(settings: PolicySettings) -> PolicySettings:
     tensors, methods, channel = settings.tensors, settings.methods, settings.channel
     return settings.model_copy(
         update={
-            "tensors": None if tensors is None else {canonical_method(name): some for name, some in tensors.items()},
-            "methods": None if methods is None else [canonical_method(name) for name in methods],
+            "tensors": None if tensors is None else {METHODS.canonical(name): some for name, some in tensors.items()},
+            "methods": None if methods is None else [METHODS.canonical(name) for name in methods],
             "channel": None
             if channel is None
-            else [step.model_copy(update={"name": canonical_name(step.name, CHANNELS)}) for step in channel],
+            else [step.model_copy(update={"name": CHANNEL_STEPS.canonical(step.name)}) for step in channel],
         }
     )
 
@@ -250,7 +243,7 @@ def _declarations_of(method: str, own: Mapping[str, Declared], where: str) -> De
 
 
 def _check_step(required: RequiredStep, steps: tuple[ChannelStep, ...], where: str) -> None:
-    kinds: dict[str, type] = {**CHANNELS, **{_step_name(step): type(step) for step in steps}}
+    kinds: dict[str, type] = {**CHANNEL_STEPS, **{_step_name(step): type(step) for step in steps}}
     if required.name not in kinds:
         if ":" not in required.name:
             raise unknown(f"step in channel of {where}:", required.name, kinds)
@@ -263,7 +256,7 @@ def _check_step(required: RequiredStep, steps: tuple[ChannelStep, ...], where: s
 
 def _step_name(step: ChannelStep) -> str:
     """The name of a step as a policy has it: registered, or ``file.py:Class`` without the folder of the file."""
-    return str(part_values(step, CHANNELS)["name"]).rpartition("/")[2]
+    return str(CHANNEL_STEPS.plain_one(step)["name"]).rpartition("/")[2]
 
 
 def _enumeration(names: list[str], what: str) -> str:

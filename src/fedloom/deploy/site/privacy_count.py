@@ -2,7 +2,7 @@
 
 The server counts what arrives. Only the site knows what it sent: an answer that was lost, or was asked for again, has
 left too. So the budget is kept here. An answer that would exceed it is not sent, and training for it has cost nothing.
-Uses are counted with what one of them costs: a plan with other noise does not go on with the count of an earlier one.
+Uses are counted with what one of them costs: a plan with other noise does not continue the count of an earlier one.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class PrivacyCount:
         if before and before != count.mechanisms:
             raise FedloomError(
                 f"{path} counts what this site spent with {', '.join(before.values())}, and the plan has "
-                f"{', '.join(count.mechanisms.values())}, of which a use costs another epsilon: go on with the earlier "
-                "plan, or use a new folder, whose budget starts anew."
+                f"{', '.join(count.mechanisms.values())}, of which a use costs another epsilon: continue with the "
+                "earlier plan, or use a new folder, whose budget is whole."
             )
         return count
 

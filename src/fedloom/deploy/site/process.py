@@ -2,8 +2,8 @@
 
 The client half of the method runs here exactly as in a simulation, as a cohort of one. A request that the site's policy
 does not allow is refused and logged before anything is done for it. An error in the client half, or a full disk,
-becomes an answer that reports it, and the process goes on. The text of an unexpected error stays in the site's own log,
-since it may quote data.
+becomes an answer that reports it, and the process continues. The text of an unexpected error stays in the site's own
+log, since it may quote data.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class SiteProcess:
         site = SiteProcess(folder, settings, blueprint, blueprint.runtime(task), SiteState(folder / "kept"))
         if reason := site.policy.forbids_run():
             log.warning("%s%s: this site will refuse the server's requests", REFUSED, reason)
-        site.count, site.privacy  # noqa: B018 (a damaged file is said now)
+        site.count, site.privacy  # noqa: B018 (a damaged file is an error now)
         return site
 
     @cached_property

@@ -4,8 +4,8 @@ Of each kind of request the file has the last round and turn, how many rounds th
 again. A request for a later round is new; any other one is a repetition, of which a site's policy allows some: a server
 that was killed, or had too few answers, asks again. The model of the last agreed round is saved once.
 
-A new run of the same plan (``fedloom deploy run --new``) is counted anew, as often as the policy allows. The one before
-is over then, and its requests are refused.
+A new run of the same plan (``fedloom deploy run --new``) is counted from the start, as often as the policy allows. The
+one before is over then, and its requests are refused.
 """
 
 from __future__ import annotations
@@ -87,7 +87,8 @@ class RequestCount:
             found = RequestCount(path, *known)
         except (ValueError, TypeError, KeyError, AttributeError, OSError):
             raise FedloomError(
-                f"{path} is damaged (its digest differs): restore it, or remove it to count the run's rounds anew."
+                f"{path} is damaged (its digest differs): restore it, or remove it to count the run's rounds from the "
+                "start."
             ) from None
         return found if plan_of(found.run) == plan else RequestCount(path, "")
 
@@ -119,7 +120,7 @@ class RequestCount:
         return True
 
     def _begin(self, run: str, policy: Policy) -> None:
-        """Count a run anew; one that a later run has followed is over."""
+        """Count a run from the start; one that a later run has followed is over."""
         if run in self.past:
             raise Refused("its run is over, since a later one has begun")
         if self.run:
@@ -163,12 +164,7 @@ class RequestCount:
         raise Refused(f"the model after round {self.finished} is saved, and a later request does not replace it")
 
     def note_final(self, request: SiteRequest, tensors: Mapping[str, Tensor]) -> None:
-        """Note that the final model of a request is saved.
-
-        Args:
-            request: The request.
-            tensors: Its tensors.
-        """
+        """Note that the final model of a request is saved."""
         self.finished, self.final = request.round, _digest(tensors)
         self._write()
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -28,7 +27,6 @@ class StateLost(FedloomError):  # noqa: N818
 
 log = logging.getLogger("fedloom")
 COPIES = "ab"
-_FORMAT_1 = re.compile(r"[0-9a-f]{32}\.safetensors")
 NOTHING = ""
 """The ticket of a client without a state."""
 
@@ -44,7 +42,6 @@ class SiteState:
         self.folder = folder
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
-        self._adopt_format_1()
 
     def read(self, ticket: str) -> dict[str, Tensor]:
         """The state under a ticket."""
@@ -74,26 +71,13 @@ class SiteState:
             if path not in kept:
                 path.unlink(missing_ok=True)
 
-    def _adopt_format_1(self) -> None:
-        """Give the states of 0.5, one file each without a digest, the two copies of today."""
-        for path in self.folder.glob("*.safetensors"):
-            if _FORMAT_1.fullmatch(path.name):
-                content = path.read_bytes()
-                for copy in COPIES:
-                    write_atomic(self.folder / _copy_name(path.stem, content, copy), content)
-                path.unlink()
-
     def _files(self, ticket: str) -> list[Path]:
         return sorted(self.folder.glob(f"?-{_hash(ticket.encode())}-*.safetensors"))
 
 
 def _file_name(ticket: str, content: bytes, copy: str) -> str:
     """The name of a copy of a state; a ticket comes from outside, so its hash stands for it."""
-    return _copy_name(_hash(ticket.encode()), content, copy)
-
-
-def _copy_name(hash_of_ticket: str, content: bytes, copy: str) -> str:
-    return f"{copy}-{hash_of_ticket}-{_hash(content)}.safetensors"
+    return f"{copy}-{_hash(ticket.encode())}-{_hash(content)}.safetensors"
 
 
 def _hash(content: bytes) -> str:

@@ -1,7 +1,7 @@
 """The site's half of sums: it lives in the site's memory from the first stage of a sum to its last.
 
 A site that was restarted in between has forgotten it and drops out of this sum; of two sums of one round only the later
-one goes on, and only if none was opened: two sums that differ in one site would tell what this site sent.
+one continues, and only if none was opened: two sums that differ in one site would tell what this site sent.
 """
 
 from __future__ import annotations

@@ -29,7 +29,10 @@ from fedloom.methods.requirements import require_communal
 class CommunalDistillation(Algorithm):
     """Clients keep their models, and exchange what these say of samples that all of them have."""
 
-    breaks: ClassVar[Facts] = {Fact.SHARED_PREDICTION: "gives every client an entirely personal model"}
+    breaks: ClassVar[Facts] = {
+        Fact.SHARED_PREDICTION: "gives every client an entirely personal model",
+        Fact.SHARED_MODEL: "has no model that clients share",
+    }
     receives: ClassVar[Declared] = {"outputs": Statistic("mean outputs of all sites' models for the communal samples")}
     sends: ClassVar[Declared] = {"outputs": Statistic("its model's outputs for the communal samples", coded=True)}
     keeps: ClassVar[Kept] = {"row": "the site's own model"}

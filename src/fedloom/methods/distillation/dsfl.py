@@ -25,11 +25,11 @@ from torch import Tensor
 from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Statistic
-from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies
 from fedloom.core.network import Loss, Network
+from fedloom.core.settings import Count, Positive
 from fedloom.core.task import Task
 from fedloom.methods.distillation.communal_distillation import CommunalDistillation
 from fedloom.methods.distillation.soft_targets import soft_cross_entropy
@@ -61,14 +61,8 @@ class DSFL(CommunalDistillation):
     }
 
     aggregation: Literal["era", "sa"] = "era"
-    temperature: float = 0.1
-    epochs: int = 1
-
-    def __post_init__(self) -> None:
-        if not self.temperature > 0:
-            raise FedloomError(f"temperature={self.temperature}: it must be a positive number.")
-        if self.epochs < 1:
-            raise FedloomError(f"epochs={self.epochs}: clients distil for one epoch at least.")
+    temperature: Positive = 0.1
+    epochs: Count = 1
 
     @property
     def receives(self) -> Declared:  # type: ignore[override]  # simple aggregation has no softmax

@@ -23,12 +23,12 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Kept, Statistic
-from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.network import Network
+from fedloom.core.settings import NonNegative
 from fedloom.core.task import Task
 from fedloom.methods.distillation.class_means import class_means
 from fedloom.methods.distillation.soft_targets import soft_cross_entropy
@@ -67,11 +67,7 @@ class FDFAug(Algorithm):
     }
     keeps: ClassVar[Kept] = {"row": "the site's own model"}
 
-    gamma: float = 0.1
-
-    def __post_init__(self) -> None:
-        if not self.gamma >= 0:
-            raise FedloomError(f"gamma={self.gamma}: the weight of the distillation must not be negative.")
+    gamma: NonNegative = 0.1
 
     def check(self, task: Task, work: LocalWork) -> None:
         require_classes("fdfaug", task)

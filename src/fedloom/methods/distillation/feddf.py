@@ -27,6 +27,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Wave
 from fedloom.core.network import collect_outputs
 from fedloom.core.server_context import ServerContext
+from fedloom.core.settings import Positive, WholeNumber
 from fedloom.core.task import Task
 from fedloom.methods.distillation.dsfl import towards
 from fedloom.methods.fedavg import FedAvg
@@ -34,11 +35,7 @@ from fedloom.methods.requirements import require_classes
 
 
 def server_samples(task: Task) -> Tensor:
-    """The positions of the samples that a server has: its own set, or else the communal set.
-
-    Args:
-        task: The task.
-    """
+    """The positions of the samples that a server has: its own set, or else the communal set."""
     own = task.federation.server
     return own if len(own) else task.federation.communal
 
@@ -58,14 +55,9 @@ class FedDF(FedAvg):
         Fact.MIXED_MODELS,
     )
 
-    epochs: int = 1
-    lr: float = 0.001
-    batch_size: int = 128
-
-    def __post_init__(self) -> None:
-        if self.epochs < 0:
-            raise FedloomError(f"epochs={self.epochs}: it must not be negative; with 0 this is fedavg.")
-        self.server_work  # noqa: B018  # refuses its other settings
+    epochs: WholeNumber = 1
+    lr: Positive = 0.001
+    batch_size: WholeNumber = 128
 
     @property
     def server_work(self) -> LocalWork:

@@ -39,6 +39,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Replies
 from fedloom.core.network import Network, collect_outputs
 from fedloom.core.server_context import ServerContext
+from fedloom.core.settings import Count, NonNegative, Positive, PositiveShare
 from fedloom.core.task import Task
 from fedloom.methods.distillation.alpha_mixing import (
     AlphaOptimizer,
@@ -142,35 +143,23 @@ class FedFMRL(FLD):
 
     scheme: Literal["A", "A-normalised", "B", "C", "mean"] = "C"
     alpha: Literal["learned", "gaussian", "closed-form"] = "learned"
-    a_cap: float = 0.8
-    c_n: float = 0.01
-    alpha_lr: float = 0.1
-    alpha_lr_late: float = 0.01
+    a_cap: PositiveShare = 0.8
+    c_n: NonNegative = 0.01
+    alpha_lr: Positive = 0.1
+    alpha_lr_late: Positive = 0.01
     alpha_optimizer: AlphaOptimizer = "adam"
-    o_diff: float = 20.0
-    server_epochs: int = 5
-    server_lr: float = 0.1
-    server_weight_decay: float = 1e-5
+    o_diff: Positive = 20.0
+    server_epochs: Count = 5
+    server_lr: Positive = 0.1
+    server_weight_decay: NonNegative = 1e-5
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.common or self.layer != "output":
             raise FedloomError("fedfmrl mixes outputs for the communal set: leave out common and layer, or use fld.")
-        if not 0 < self.a_cap <= 1:
-            raise FedloomError(f"a_cap={self.a_cap}: the largest ratio must be above 0 and at most 1.")
-        if not self.o_diff > 0:
-            raise FedloomError(f"o_diff={self.o_diff}: what gradients are divided by must be positive.")
-        if self.server_epochs < 1:
-            raise FedloomError(f"server_epochs={self.server_epochs}: the server trains for one epoch at least.")
-        for name in ("server_lr", "alpha_lr", "alpha_lr_late"):
-            if not getattr(self, name) > 0:
-                raise FedloomError(f"{name}={getattr(self, name)}: it must be a positive number.")
-        for name in ("c_n", "server_weight_decay"):
-            if not getattr(self, name) >= 0:
-                raise FedloomError(f"{name}={getattr(self, name)}: it must not be negative.")
 
     @property
-    def receives(self) -> Declared:  # type: ignore[override]  # the plain mean is no mixture
+    def receives(self) -> Declared:  # type: ignore[override]  # the plain mean is not a mixture
         mixture = Statistic("a mixture of the outputs of all sites' models for the communal samples")
         strips, outputs = FLD.receives["strips"], FLD.receives["outputs"]
         return {"outputs": outputs if self.scheme == "mean" else mixture, "strips": strips}

@@ -26,6 +26,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message
 from fedloom.core.model.growing_head import of_seen
 from fedloom.core.network import Network
+from fedloom.core.settings import Count, WholeNumber
 from fedloom.core.task import Task
 from fedloom.methods.distillation.communal_distillation import CommunalDistillation
 
@@ -39,14 +40,8 @@ class FedMD(CommunalDistillation):
         digest_epochs: Passes over the communal set in which a client approaches the consensus.
     """
 
-    transfer_epochs: int = 1
-    digest_epochs: int = 1
-
-    def __post_init__(self) -> None:
-        if self.transfer_epochs < 0:
-            raise FedloomError(f"transfer_epochs={self.transfer_epochs}: it must not be negative.")
-        if self.digest_epochs < 1:
-            raise FedloomError(f"digest_epochs={self.digest_epochs}: clients digest for one epoch at least.")
+    transfer_epochs: WholeNumber = 1
+    digest_epochs: Count = 1
 
     def check(self, task: Task, work: LocalWork) -> None:
         super().check(task, work)

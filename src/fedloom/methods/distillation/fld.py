@@ -38,6 +38,7 @@ from fedloom.core.message import Message, Replies
 from fedloom.core.model.growing_head import of_seen
 from fedloom.core.model.stages import stage_names
 from fedloom.core.network import Loss, Network
+from fedloom.core.settings import Count, NonNegative
 from fedloom.core.targets import label_mask
 from fedloom.core.task import Task
 from fedloom.methods.distillation.class_means import class_means, mean_by_class
@@ -94,14 +95,11 @@ class FLD(CommunalDistillation):
     common: bool = True
     layer: Literal["output", "penultimate"] = "output"
     multi_loss: Literal["none", "A", "B", "C"] = "none"
-    m_c: float = 0.1
-    epochs: int = 1
+    m_c: NonNegative = 0.1
+    epochs: Count = 1
 
     def __post_init__(self) -> None:
-        if not self.m_c >= 0:
-            raise FedloomError(f"m_c={self.m_c}: the weight of the strips must not be negative.")
-        if self.epochs < 1:
-            raise FedloomError(f"epochs={self.epochs}: clients distil for one epoch at least.")
+        super().__post_init__()
         if not self.common and (self.layer != "output" or self.multi_loss != "none"):
             raise FedloomError(
                 "common=false exchanges mean outputs of classes: leave out layer and multi_loss, or use a communal set."

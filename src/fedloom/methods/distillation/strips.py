@@ -47,7 +47,6 @@ def require_equal_strips(name: str, task: Task) -> None:
 
     Args:
         name: The method, for the message.
-        task: Its task.
     """
     widths = []
     for own in task.by_architecture:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from fedloom.core.client_graphs import ClientGraph
+from fedloom.methods.fedgala.client_graphs import ClientGraph
 
 
 def anchor_means(embeddings: Tensor, ids: Sequence[Tensor]) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedloom.core.client_graphs import ClientGraph
+from fedloom.methods.fedgala.client_graphs import ClientGraph
 
 
 def sample_non_edges(graph: ClientGraph, generator: torch.Generator | None = None) -> Tensor:

@@ -24,7 +24,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedloom.core.algorithm import Round, State
-from fedloom.core.client_graphs import ClientGraphs
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Kept, Scalar, Statistic
 from fedloom.core.errors import FedloomError
@@ -34,10 +33,12 @@ from fedloom.core.message import Message, Reply, Wave
 from fedloom.core.network import Loss, Network
 from fedloom.core.seeds import generator
 from fedloom.core.server_context import ServerContext
+from fedloom.core.settings import NonNegative
 from fedloom.core.task import Task
 from fedloom.methods.fedavgexit import FedAvgExit
 from fedloom.methods.fedgala.anchors import anchor_edges, anchor_means, match_hashes, nearest_nodes, refuse_other_salts
 from fedloom.methods.fedgala.autoencoder import reconstruction, sample_non_edges
+from fedloom.methods.fedgala.client_graphs import ClientGraphs, HoldsGraphs
 
 log = logging.getLogger("fedloom")
 STRUCTURE, TASK = 0, 1
@@ -88,13 +89,8 @@ class FedGala(FedAvgExit):
         "gala/anchors": "which of its nodes another site has too",
     }
     weights: Literal["samples", "samples-points"] = "samples-points"
-    first_tolerance: float = 1e-3
+    first_tolerance: NonNegative = 1e-3
     augment: Literal["anchors", "own", "none"] = "anchors"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not self.first_tolerance >= 0:
-            raise FedloomError(f"first_tolerance={self.first_tolerance}: it must not be negative.")
 
     def check(self, task: Task, work: LocalWork) -> None:
         if work.batch_size:
@@ -263,6 +259,6 @@ def structure_loss(net: Network, x: Tensor, y: Tensor, _: Mapping[str, Mapping[s
 
 def graphs_of(task: Task) -> ClientGraphs:
     """The graphs of a task's clients."""
-    if task.federation.graphs is None:
+    if not isinstance(task.federation, HoldsGraphs):
         raise FedloomError(f"task {task.name} has no graphs.")
     return task.federation.graphs

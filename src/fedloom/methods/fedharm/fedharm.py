@@ -20,9 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
+from annotated_types import Ge, MinLen
 from torch import Tensor
 
 from fedloom.core.algorithm import Round, State
@@ -35,6 +36,7 @@ from fedloom.core.message import Message, Reply
 from fedloom.core.model.stages import stage_maps, stage_names
 from fedloom.core.network import Network
 from fedloom.core.server_context import ServerContext
+from fedloom.core.settings import Count, Share
 from fedloom.core.task import Task
 from fedloom.methods.distillation.communal_distillation import CommunalDistillation
 from fedloom.methods.fedharm.block_alignment import align_histograms, angle_histogram, check_map
@@ -80,24 +82,13 @@ class FedHARM(CommunalDistillation):
         "descriptors": Statistic("its model's descriptors of the communal samples", coded=True),
     }
 
-    a: float = 0.5
-    k: int | tuple[int, ...] = 16
+    a: Share = 0.5
+    k: Count | Annotated[tuple[Count, ...], MinLen(1)] = 16
     align: Literal["identity", "kl", "last"] | dict[str, tuple[int, ...]] = "identity"
     descriptor: Literal["gradient", "pool", "maps"] = "gradient"
-    epochs: int = 1
-    bins: int = 100
-    align_epochs: int = 5
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.a <= 1:
-            raise FedloomError(f"a={self.a}: the weight of the cross-entropy must be between 0 and 1.")
-        if not self._numbers or min(self._numbers) < 1:
-            raise FedloomError(f"k={self.k}: a block gives at least one number to a descriptor.")
-        for name in ("epochs", "align_epochs"):
-            if getattr(self, name) < 1:
-                raise FedloomError(f"{name}={getattr(self, name)}: it must be at least 1.")
-        if self.bins < 2:
-            raise FedloomError(f"bins={self.bins}: a histogram of angles needs at least two bins.")
+    epochs: Count = 1
+    bins: Annotated[int, Ge(2)] = 100
+    align_epochs: Count = 5
 
     @property
     def _numbers(self) -> tuple[int, ...]:

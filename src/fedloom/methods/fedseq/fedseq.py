@@ -16,9 +16,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Generator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -32,6 +32,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply, Wave
 from fedloom.core.seeds import generator
 from fedloom.core.server_context import ServerContext
+from fedloom.core.settings import Count, ShareBelowOne
 from fedloom.core.task import Task
 from fedloom.methods.fedseq.approximators import (
     Normalisation,
@@ -49,7 +50,7 @@ from fedloom.methods.fedseq.grouping import (
     one_per_cluster,
     random_order,
 )
-from fedloom.methods.registry import make_method, method_name
+from fedloom.registry.kinds import METHODS
 
 OWN = "chain/"
 """Prefix of what FedSeq adds to the state of its inner method."""
@@ -91,25 +92,19 @@ class FedSeq(Algorithm):
     approximator: Literal["clf", "conf"] = "clf"
     metric: Literal["cosine", "wasserstein", "gini", "kl"] = "cosine"
     normalise: Normalisation = "sum"
-    pretrain_epochs: int = 10
-    min_samples: int | None = None
-    max_clients: int = 8
+    pretrain_epochs: Count = 10
+    min_samples: Count | None = None
+    max_clients: Count = 8
     chains: list[list[int]] | None = None
-    passes: int = 1
-    dropout: float = 0.0
+    passes: Count = 1
+    dropout: ShareBelowOne = 0.0
     reshuffle: bool = True
     inner: str | dict[str, Any] | Algorithm = "fedavg"
 
     def __post_init__(self) -> None:
         if isinstance(self.inner, Algorithm):
-            object.__setattr__(self, "inner", {"name": method_name(self.inner), **asdict(self.inner)})
-        for name in ("pretrain_epochs", "max_clients", "passes"):
-            if getattr(self, name) < 1:
-                raise FedloomError(f"{name}={getattr(self, name)}: it must be at least 1.")
-        if self.min_samples is not None and self.min_samples < 1:
-            raise FedloomError(f"min_samples={self.min_samples}: it must be at least 1; leave it out for no minimum.")
-        if not 0 <= self.dropout < 1:
-            raise FedloomError(f"dropout={self.dropout}: it must be at least 0 and less than 1.")
+            object.__setattr__(self, "inner", METHODS.plain_one(self.inner))
+        super().__post_init__()
         if self.grouping == "greedy" and self.approximator == "clf" and self.metric in ("gini", "kl"):
             raise FedloomError(
                 f"metric={self.metric} compares distributions, but approximator=clf gives weights: use "
@@ -119,7 +114,8 @@ class FedSeq(Algorithm):
     @cached_property
     def method(self) -> Algorithm:
         """The method that members and server follow."""
-        return make_method(cast("str | dict[str, Any]", self.inner))
+        made: Algorithm = METHODS.make(self.inner)
+        return made
 
     @property
     def forms_chains_without_data(self) -> bool:

@@ -1,7 +1,7 @@
-"""FedSeqInter: FedSeq whose models go on to other chains before they are averaged.
+"""FedSeqInter: FedSeq whose models move on to other chains before they are averaged.
 
 There are as many running models w_s as a round has chains, and ``w = sum_s p_s w_s`` is their aggregate. Every
-``period`` rounds (0: as many as there are chains) all of them become the aggregate; in between each goes on along
+``period`` rounds (0: as many as there are chains) all of them become the aggregate; in between each moves on along
 another chain, drawn at random. The aggregate, weighted by the samples that each model has seen since, is still taken
 every round for evaluation. With ``period`` = 1 this is FedSeq.
 
@@ -19,13 +19,14 @@ from fedloom.core.algorithm import Round, State
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.server_context import ServerContext
+from fedloom.core.settings import WholeNumber
 from fedloom.methods.fedseq.fedseq import OWN, FedSeq, inner_state
 from fedloom.registry.nested_keys import select_prefix
 
 
 @dataclass(frozen=True)
 class FedSeqInter(FedSeq):
-    """FedSeq whose models go on to other chains before they are averaged.
+    """FedSeq whose models move on to other chains before they are averaged.
 
     Args:
         period: Rounds between two averages; 0 is as many as there are chains, 1 is FedSeq.
@@ -43,14 +44,7 @@ class FedSeqInter(FedSeq):
         inner: As in FedSeq.
     """
 
-    period: int = 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.period < 0:
-            raise FedloomError(
-                f"period={self.period}: it must be a number of rounds, or 0 (as many as there are chains)."
-            )
+    period: WholeNumber = 0
 
     @property
     def breaks(self) -> Facts:  # type: ignore[override]  # with period 1 it is FedSeq

@@ -20,13 +20,13 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm, Round, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Statistic
-from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply, Wave
 from fedloom.core.network import Network
 from fedloom.core.server_context import ServerContext
+from fedloom.core.settings import Count
 from fedloom.core.task import Task
 from fedloom.methods.fedavg import FedAvg
 from fedloom.methods.incremental.herding import exemplars as select_exemplars
@@ -38,7 +38,6 @@ def head_inputs(net: Network, x: Inputs, places: Tensor) -> Mapping[str, Tensor]
     """What the head of a network sees of some samples.
 
     Args:
-        net: The network.
         x: Prepared inputs.
         places: The samples' places.
     """
@@ -59,11 +58,7 @@ class FedAvgExemplars(FedAvg):
         "samples": Statistic("which communal samples are exemplars of earlier tasks"),
     }
 
-    exemplars: int = 200
-
-    def __post_init__(self) -> None:
-        if self.exemplars < 1:
-            raise FedloomError(f"exemplars={self.exemplars}: give at least one; fedavg has none.")
+    exemplars: Count = 200
 
     def check(self, task: Task, work: LocalWork) -> None:
         require_communal("fedavgexemplars", task)

@@ -37,6 +37,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply, Wave
 from fedloom.core.network import Loss, Network
 from fedloom.core.server_context import ServerContext
+from fedloom.core.settings import Count, NonNegative, Positive, WholeNumber
 from fedloom.core.task import Task
 from fedloom.methods.distillation.fld import FLD
 from fedloom.methods.incremental.herding import exemplars as select_exemplars
@@ -79,24 +80,16 @@ class FedRCIL(FLD):
         "strips": Statistic("the strips of its model's stages for the exemplars", coded=True),
     }
 
-    m_u: float = 0.5
-    buffer: int = 4
-    tau: float = 0.5
-    exemplars: int = 0
-    exemplar_epochs: int = 0
+    m_u: NonNegative = 0.5
+    buffer: Count = 4
+    tau: Positive = 0.5
+    exemplars: WholeNumber = 0
+    exemplar_epochs: WholeNumber = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.common:
             raise FedloomError("fedrcil distils on exemplars, which are communal samples: leave out common=false.")
-        if not self.m_u >= 0:
-            raise FedloomError(f"m_u={self.m_u}: the weight of earlier tasks must not be negative.")
-        if self.buffer < 1:
-            raise FedloomError(f"buffer={self.buffer}: at least one earlier task is remembered; m_u=0 forgets all.")
-        if not self.tau > 0:
-            raise FedloomError(f"tau={self.tau}: the temperature must be positive.")
-        if self.exemplars < 0 or self.exemplar_epochs < 0:
-            raise FedloomError("exemplars and exemplar_epochs must not be negative.")
 
     def check(self, task: Task, work: LocalWork) -> None:
         super().check(task, work)

@@ -23,7 +23,6 @@ def require_exemplar_per_class(exemplars: int, task: Task) -> None:
 
     Args:
         exemplars: How many there are in all.
-        task: The task.
     """
     classes = task.federation.classes
     if exemplars < classes:

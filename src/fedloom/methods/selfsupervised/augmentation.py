@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedloom.core.errors import FedloomError
+from fedloom.core.settings import PositiveShare, Share, check_settings
 
 LUMINANCE = torch.tensor([0.299, 0.587, 0.114])
 """What red, green and blue add to the grey of a pixel."""
@@ -43,20 +43,14 @@ class Augmentation:
         blur: How often a view is blurred.
     """
 
-    crop: float = 0.2
-    flip: float = 0.5
-    jitter: float = 0.5
-    grayscale: float = 0.2
-    blur: float = 0.0
+    crop: PositiveShare = 0.2
+    flip: Share = 0.5
+    jitter: Share = 0.5
+    grayscale: Share = 0.2
+    blur: Share = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 < self.crop <= 1:
-            raise FedloomError(f"crop={self.crop}: the smallest share of a crop is above 0, and 1 at most.")
-        if not 0 <= self.jitter <= 1:
-            raise FedloomError(f"jitter={self.jitter}: the strength of colour changes is between 0 and 1.")
-        for name in ("flip", "grayscale", "blur"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise FedloomError(f"{name}={getattr(self, name)}: how often a view is changed is between 0 and 1.")
+        check_settings(self)
 
     def view(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """One random view of each image.
@@ -126,7 +120,7 @@ def jitter_colours(x: Tensor, strength: float, generator: torch.Generator) -> Te
 
     Args:
         x: Images.
-        strength: Brightness moves by at most so many standard deviations; contrast and saturation are multiplied by
+        strength: Brightness moves by at most this many standard deviations; contrast and saturation are multiplied by
             1 ± it, and hue turns by at most a quarter of it in half turns.
         generator: The randomness.
     """

@@ -28,6 +28,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.network import Network
 from fedloom.core.server_context import ServerContext
+from fedloom.core.settings import NonNegative, WholeNumber
 from fedloom.core.task import Task
 from fedloom.methods.selfsupervised.contrast import nt_xent
 from fedloom.methods.selfsupervised.fedsimclr import FedSimCLR
@@ -62,17 +63,9 @@ class FedCA(FedSimCLR):
         "representations": Statistic("projections of some of its images", single=True),
     }
 
-    dictionary: int = 64
-    alignment: float = 0.01
-    base_epochs: int = 10
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name in ("dictionary", "base_epochs"):
-            if getattr(self, name) < 0:
-                raise FedloomError(f"{name}={getattr(self, name)}: it must not be negative.")
-        if not self.alignment >= 0:
-            raise FedloomError(f"alignment={self.alignment}: the weight of the alignment must not be negative.")
+    dictionary: WholeNumber = 64
+    alignment: NonNegative = 0.01
+    base_epochs: WholeNumber = 10
 
     def check(self, task: Task, work: LocalWork) -> None:
         super().check(task, work)

@@ -29,6 +29,7 @@ from fedloom.core.facts import Fact
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.network import Network
+from fedloom.core.settings import Share, WholeNumber
 from fedloom.core.task import Task
 from fedloom.methods.selfsupervised.heads import PREDICTOR, with_predictor
 from fedloom.methods.selfsupervised.two_views import TwoViews, projections
@@ -57,15 +58,8 @@ class FedCon(TwoViews):
     sends: ClassVar[Declared] = {"encoder": Model("the body, the projection head and the predictor that it trained")}
     keeps: ClassVar[Kept] = {"target": "the site's target network, a mean of the networks that it trained"}
 
-    momentum: float = 0.9
-    server_epochs: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not 0 <= self.momentum <= 1:
-            raise FedloomError(f"momentum={self.momentum}: what is kept of the target network is between 0 and 1.")
-        if self.server_epochs < 0:
-            raise FedloomError(f"server_epochs={self.server_epochs}: it must not be negative.")
+    momentum: Share = 0.9
+    server_epochs: WholeNumber = 1
 
     def adapt_task(self, task: Task) -> Task:
         return with_predictor(self.name, task, self.projection)

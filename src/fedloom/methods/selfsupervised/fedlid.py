@@ -2,7 +2,7 @@
 
 A round is FedAvg's, ``w <- sum_k p_k w_k``; then the server replaces the classifier by a projection head of its own,
 minimises NT-Xent on its unlabelled set, and sends the new body with the averaged classifier. The projection head stays
-at the server and goes on in the next round. ``server_loss = "supervised"`` is the baseline that the study compares
+at the server and continues in the next round. ``server_loss = "supervised"`` is the baseline that the study compares
 with: the server has a classifier of its own in the projection head's place and trains by the labels of its set, of
 which it uses ``share``. With ``server_epochs = 0`` this is FedAvg.
 
@@ -33,9 +33,10 @@ from fedloom.core.model.adapted_model import add_modules, model_columns
 from fedloom.core.network import Loss, Network, feature_width
 from fedloom.core.seeds import generator
 from fedloom.core.server_context import ServerContext
+from fedloom.core.settings import Count, Positive, PositiveShare, WholeNumber
 from fedloom.core.task import Task
 from fedloom.methods.requirements import require_features
-from fedloom.methods.selfsupervised.two_views import TwoViews, check_temperature, simclr_loss
+from fedloom.methods.selfsupervised.two_views import TwoViews, simclr_loss
 
 CLASSIFIER = "server_classifier"
 """The name of a supervised server's own classifier."""
@@ -64,27 +65,13 @@ class FedLID(TwoViews):
     receives: ClassVar[Declared] = {"model": Model("the model's body and classifier")}
     sends: ClassVar[Declared] = {"model": Model("the body and the classifier that the site trained")}
 
-    projection: int = 126
-    temperature: float = 0.5
+    projection: Count = 126
+    temperature: Positive = 0.5
     server_loss: Literal["simclr", "supervised"] = "simclr"
-    server_epochs: int = 5
-    server_lr: float | None = None
-    server_batch: int = 256
-    share: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_temperature(self.temperature)
-        if self.server_epochs < 0:
-            raise FedloomError(f"server_epochs={self.server_epochs}: it must not be negative.")
-        if self.server_lr is not None and not self.server_lr > 0:
-            raise FedloomError(f"server_lr={self.server_lr}: the server's learning rate must be a positive number.")
-        if self.server_batch < 0:
-            raise FedloomError(
-                f"server_batch={self.server_batch}: it must not be negative; 0 takes all images at once."
-            )
-        if not 0 < self.share <= 1:
-            raise FedloomError(f"share={self.share}: the share of the server's set is above 0, and 1 at most.")
+    server_epochs: WholeNumber = 5
+    server_lr: Positive | None = None
+    server_batch: WholeNumber = 256
+    share: PositiveShare = 1.0
 
     @property
     def compares_views(self) -> bool:
@@ -156,8 +143,6 @@ def share_of(positions: Tensor, share: float, seed: int) -> Tensor:
 
     Args:
         positions: Positions of samples.
-        share: The share of them.
-        seed: The seed of the run.
     """
     if share == 1:
         return positions

@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedloom.core.network import Loss
-from fedloom.methods.selfsupervised.encoder_averaging import EncoderAveraging
-from fedloom.methods.selfsupervised.two_views import check_temperature, simclr_loss
+from fedloom.core.settings import Positive
+from fedloom.methods.selfsupervised.two_views import EncoderAveraging, simclr_loss
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,7 @@ class FedSimCLR(EncoderAveraging):
         temperature: The temperature of NT-Xent.
     """
 
-    temperature: float = 0.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_temperature(self.temperature)
+    temperature: Positive = 0.5
 
     @property
     def local_loss(self) -> Loss:

@@ -20,9 +20,8 @@ from torch import Tensor
 from fedloom.core.network import Loss, Network
 from fedloom.core.task import Task
 from fedloom.methods.selfsupervised.contrast import simsiam
-from fedloom.methods.selfsupervised.encoder_averaging import EncoderAveraging
 from fedloom.methods.selfsupervised.heads import PREDICTOR, with_predictor
-from fedloom.methods.selfsupervised.two_views import projections
+from fedloom.methods.selfsupervised.two_views import EncoderAveraging, projections
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from torch import nn
 
-from fedloom.core.errors import FedloomError
 from fedloom.core.model.adapted_model import add_modules
 from fedloom.core.network import feature_width
+from fedloom.core.settings import Count, check_value
 from fedloom.core.task import Task
 from fedloom.methods.requirements import require_features
 
@@ -24,7 +24,6 @@ def with_projection(name: str, task: Task, width: int) -> Task:
 
     Args:
         name: The name of the method, for errors.
-        task: The task.
         width: How many numbers a projection has.
     """
     features = _features(name, task, width)
@@ -32,11 +31,10 @@ def with_projection(name: str, task: Task, width: int) -> Task:
 
 
 def with_predictor(name: str, task: Task, width: int) -> Task:
-    """A task whose model has a projection head, and behind it a predictor with a bottleneck of a quarter of its width.
+    """A task whose model has a projection head, followed by a predictor with a bottleneck of a quarter of its width.
 
     Args:
         name: The name of the method, for errors.
-        task: The task.
         width: How many numbers a projection has, and its prediction.
     """
     features, bottleneck = _features(name, task, width), max(1, width // 4)
@@ -60,8 +58,7 @@ def projection_head(inputs: int, width: int) -> nn.Sequential:
 
 
 def _features(name: str, task: Task, width: int) -> int:
-    if width < 1:
-        raise FedloomError(f"projection={width}: a projection has at least one number.")
+    check_value("projection", width, Count)
     require_features(name, task)
     return feature_width(task)
 

@@ -29,12 +29,12 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply
 from fedloom.core.model.adapted_model import add_modules
 from fedloom.core.network import Network, feature_width
+from fedloom.core.settings import Count, NonNegative, Positive
 from fedloom.core.task import Task
 from fedloom.methods.requirements import require_features
 from fedloom.methods.selfsupervised.contrast import model_contrast
 from fedloom.methods.selfsupervised.heads import PROJECTION, projection_head
 from fedloom.methods.selfsupervised.shared_columns import SharedColumns
-from fedloom.methods.selfsupervised.two_views import check_temperature
 
 PERSONAL = "personal"
 """The name of the personal projection head."""
@@ -57,16 +57,9 @@ class PerFCL(SharedColumns):
     sends: ClassVar[Declared] = {"shared": Model("the body and the shared projection head that the site trained")}
     keeps: ClassVar[Kept] = {"row": "the model that the site trained last, with its own classifier and projection head"}
 
-    mu: float = 1.0
-    temperature: float = 0.5
-    projection: int = 64
-
-    def __post_init__(self) -> None:
-        if not self.mu >= 0:
-            raise FedloomError(f"mu={self.mu}: the weight of the contrasts must not be negative.")
-        check_temperature(self.temperature)
-        if self.projection < 1:
-            raise FedloomError(f"projection={self.projection}: a projection has at least one number.")
+    mu: NonNegative = 1.0
+    temperature: Positive = 0.5
+    projection: Count = 64
 
     def adapt_task(self, task: Task) -> Task:
         require_features("perfcl", task)

@@ -28,11 +28,7 @@ class SharedColumns(Algorithm):
     grants: ClassVar[Collection[Fact]] = (Fact.ONLY_MEANS,)
 
     def columns(self, task: Task) -> Tensor:
-        """A mask over a row's columns that is true for what travels: all but the model's head.
-
-        Args:
-            task: The task.
-        """
+        """A mask over a row's columns that is true for what travels: all but the model's head."""
         return ~task.layout.columns("head")
 
     def start(self, task: Task) -> State:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from fedloom.core.errors import FedloomError
+from fedloom.core.cohort import Cohort
+from fedloom.core.declarations import Declared, Model
 from fedloom.core.facts import Fact, Facts
+from fedloom.core.message import Message, Reply
 from fedloom.core.network import Loss, Network
+from fedloom.core.settings import Count, PositiveShare, Share
 from fedloom.core.task import Task
 from fedloom.methods.selfsupervised.augmentation import Augmentation
 from fedloom.methods.selfsupervised.contrast import nt_xent
@@ -31,17 +35,12 @@ class TwoViews(SharedColumns):
         blur: How often a view is blurred.
     """
 
-    projection: int = 128
-    crop: float = 0.2
-    flip: float = 0.5
-    jitter: float = 0.5
-    grayscale: float = 0.2
-    blur: float = 0.0
-
-    def __post_init__(self) -> None:
-        if self.projection < 1:
-            raise FedloomError(f"projection={self.projection}: a projection has at least one number.")
-        _ = self.augmentation  # refuses what no augmentation can be
+    projection: Count = 128
+    crop: PositiveShare = 0.2
+    flip: Share = 0.5
+    jitter: Share = 0.5
+    grayscale: Share = 0.2
+    blur: Share = 0.0
 
     @property
     def name(self) -> str:
@@ -67,11 +66,7 @@ class TwoViews(SharedColumns):
 
 
 def simclr_loss(temperature: float) -> Loss:
-    """NT-Xent between the projections of two views, as a loss of training.
-
-    Args:
-        temperature: The temperature.
-    """
+    """NT-Xent between the projections of two views, as a loss of training."""
 
     def loss(net: Network, x: Tensor, y: Tensor, _: Any) -> tuple[Tensor, Tensor]:
         return nt_xent(projections(net, x), net.mask, temperature), torch.ones(len(y))
@@ -90,11 +85,29 @@ def projections(net: Network, x: Tensor) -> Tensor:
     return z.view(len(x), 2, -1)
 
 
-def check_temperature(temperature: float) -> None:
-    """Refuse a temperature that is not positive.
+@dataclass(frozen=True)
+class EncoderAveraging(TwoViews):
+    """Clients train encoders by a loss on two views of each image; the server takes their weighted mean.
 
-    Args:
-        temperature: The temperature.
+    The base of FedSimCLR, FedSimSiam and FedCA. The model's head is not trained and does not travel: fit it behind the
+    encoder with the prediction stage ``linearprobe``, or start another run from this one (``start_from``).
     """
-    if not temperature > 0:
-        raise FedloomError(f"temperature={temperature}: it must be a positive number.")
+
+    breaks: ClassVar[Facts] = {
+        Fact.WHOLE_MODEL: "shares a part of the model only",
+        Fact.TRAINS_HEAD: "does not train the head",
+    }
+    grants: ClassVar[Collection[Fact]] = (Fact.ONLY_MEANS,)
+    receives: ClassVar[Declared] = {"encoder": Model("the model's body and what the method added to it")}
+    sends: ClassVar[Declared] = {"encoder": Model("the body and the added modules that the site trained")}
+
+    @property
+    def local_loss(self) -> Loss:
+        """What clients minimise; its inputs are two views of each image."""
+        raise TypeError(f"{type(self).__name__} has no local_loss")
+
+    def client_update(self, cohort: Cohort, message: Message) -> Reply:
+        rows = cohort.train(
+            self.weights_for(message, cohort), loss=self.local_loss, augment=self.augmentation.two_views
+        )
+        return Reply({"encoder": rows[:, self.columns(cohort.task)]})

@@ -151,16 +151,6 @@ def _remedy(folder: Path) -> str:
     return f"fedloom resume {folder} goes on from the last whole checkpoint"
 
 
-def adopt_checkpoint(folder: Path) -> bool:
-    """Write a manifest for the checkpoint of a folder of format 1; False if it has none."""
-    paths = _paths_without_manifest(folder)
-    if paths:
-        files = {path.name: digest_of(path.read_bytes()) for path in paths}
-        number = int(paths[0].stem.removeprefix("round-"))
-        write_manifest(folder, _manifest(folder, number, files, Manifest(0, settings=settings_of(folder))))
-    return bool(paths)
-
-
 def _paths_without_manifest(folder: Path) -> list[Path]:
     """The files of the newest checkpoint of a folder of format 1, which has no digests; the server's state first."""
     checkpoints = folder / CHECKPOINTS

@@ -47,7 +47,7 @@ def load_config_to_resume(
     method: Algorithm | None = None,
     settings: Mapping[str, Any] = MappingProxyType({}),
 ) -> RunConfig:
-    """The config of a run's folder, to go on with the run; one of a version whose run would end otherwise is refused.
+    """The config of a run's folder, to continue the run; that of another minor version is refused.
 
     Args:
         folder: The run's folder.

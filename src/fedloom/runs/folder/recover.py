@@ -10,8 +10,9 @@ from typing import Any
 
 from fedloom.core.errors import FedloomError
 from fedloom.files.atomic_write import write_atomic
-from fedloom.runs.folder.checkpoint import adopt_checkpoint, save_start
+from fedloom.runs.folder.checkpoint import save_start
 from fedloom.runs.folder.manifest import (
+    CHECKPOINTS,
     PARTITION,
     Damaged,
     Manifest,
@@ -44,8 +45,12 @@ def recover(folder: Path, partition: bytes | None = None) -> None:
     check_config(folder)
     paths = manifest_paths(folder)
     if not paths:
-        if not adopt_checkpoint(folder):
-            save_start(folder)
+        if any((folder / CHECKPOINTS).glob("round-*")):
+            raise FedloomError(
+                f"{folder / CHECKPOINTS} has no manifest: restore the folder from a copy, or start a new run with its "
+                "config.toml."
+            )
+        save_start(folder)
         return
     manifest, damages = _last_whole(folder, paths)
     if damages:

@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.config.method_spec import label_of, method_from, with_method
-from fedloom.config.named_parts import make_stage
 from fedloom.config.schema import DEFAULT_ROUNDS
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.arguments import real_number, whole_number
 from fedloom.core.errors import FedloomError
-from fedloom.methods.registry import METHODS
+from fedloom.registry.kinds import METHODS, PREDICTION_STAGES
 from fedloom.registry.nested_keys import flatten
 from fedloom.registry.validation import read_toml
 from fedloom.rounds.score import score_of
@@ -100,7 +99,7 @@ def write_comparison(
     """
     grown = dict(plan)
     if (folder / PLAN).exists():
-        refuse_other_version(folder, read_toml(folder / PLAN), PLAN)
+        refuse_other_version(folder, read_toml(folder / PLAN))
         before = load_plan(folder, PLAN)
         rounds = before["config"].get("rounds", DEFAULT_ROUNDS)
         grown = {
@@ -236,7 +235,7 @@ def _check_same_task(runs: Mapping[Path, History]) -> None:
 
 def _unnamed_methods(objects: Mapping[str, Algorithm]) -> list[str]:
     """The specs of methods that are Python objects and that no spec can make again."""
-    return [label for label, method in objects.items() if type(method) not in METHODS.values()]
+    return [label for label, method in objects.items() if METHODS.name_of(type(method)) is None]
 
 
 def _plan_members(folder: Path) -> list[Member]:
@@ -259,6 +258,6 @@ def _stage_label(stage: dict[str, Any]) -> str:
     """A stage with its non-default settings; of a user's own, which is not loaded for that, with all of them."""
     name = str(stage["name"])
     if ":" not in name:
-        return label_of(make_stage(stage))
+        return label_of(PREDICTION_STAGES.make_one(stage))
     settings = ",".join(f"{key}={value}" for key, value in flatten(stage) if key != "name")
     return ":".join([name.rpartition(":")[2].lower(), settings]).rstrip(":")

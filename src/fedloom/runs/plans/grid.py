@@ -14,7 +14,7 @@ from typing import Any
 from fedloom.config.method_spec import split_methods, with_method
 from fedloom.config.python_objects import without_replaced_objects
 from fedloom.core.errors import FedloomError
-from fedloom.data.partition.registry import partition_config, partitioner
+from fedloom.data.partition.partitioner import partition_config, partitioner
 from fedloom.registry.nested_keys import set_nested
 from fedloom.registry.spec import split_commas
 from fedloom.registry.validation import toml_value

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import fedloom
-from fedloom.config.named_parts import PARTS
 from fedloom.config.resolve import method_from_config, resolve, task_from_config
 from fedloom.config.schema import DEFAULT_ROUNDS, RunConfig, to_toml
 from fedloom.core.adversary import Adversary
@@ -27,19 +26,13 @@ from fedloom.core.task import Task, check_task
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.formats import SETTINGS
 from fedloom.registry.code_consent import NOTE, code_notes, refuse_changed_code, remember_notes
-from fedloom.registry.named_part import hyperparameters, without_none
+from fedloom.registry.kinds import PARTS
+from fedloom.registry.plain_values import hyperparameters, without_none
 from fedloom.registry.validation import read_toml
-from fedloom.runs.earlier_version import refuse_changed_task
 from fedloom.runs.fingerprint import TO_RUN_ANYWAY, fingerprint, refuse_other_task
 from fedloom.runs.folder.load_config import load_config_to_resume
 from fedloom.runs.folder.manifest import Damaged
-from fedloom.runs.folder.old_folders import (
-    is_of_previous_version,
-    read_run_values,
-    refuse_other_version,
-    with_new_keys,
-    writer_version,
-)
+from fedloom.runs.folder.old_folders import refuse_other_version, with_new_keys
 from fedloom.runs.prepare import Prepared, prepare
 from fedloom.runs.results.history import History
 from fedloom.runs.run import task_section
@@ -192,12 +185,7 @@ def write_plan(
     if (folder / file).exists():
         before = read_toml(folder / file)
         kind, notes = PLAN_FILES[file], code_notes(before)
-        refuse_other_version(folder, before, file)
-        if is_of_previous_version(before):
-            raise FedloomError(
-                f"{folder} contains a {kind} of fedloom {writer_version(before)}: go on with it by fedloom resume "
-                f"{folder}, or name another folder."
-            )
+        refuse_other_version(folder, before)
         changed = [note for note, digest in before.get("made_by", {}).items() if notes.get(note, digest) != digest]
         if changed:
             raise FedloomError(
@@ -254,8 +242,8 @@ def load_plan(folder: Path, file: str) -> dict[str, Any]:
 
 def read_plan(folder: Path, file: str, has_task: bool = False) -> dict[str, Any]:
     """Read a plan to resume it; the plan of another version is refused, and one whose task is not there."""
-    refuse_other_version(folder, read_toml(folder / file), file)
-    plan = _with_settings_of_runs(load_plan(folder, file), folder)
+    refuse_other_version(folder, read_toml(folder / file))
+    plan = load_plan(folder, file)
     refuse_changed_code(plan, folder)
     if plan.get("task_is_an_object") and not has_task:
         kind = PLAN_FILES[file]
@@ -264,19 +252,6 @@ def read_plan(folder: Path, file: str, has_task: bool = False) -> dict[str, Any]
             f"started the {kind}, with the same out."
         )
     return plan
-
-
-def _with_settings_of_runs(plan: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """A plan of the previous version with the settings of a run that it has, for the runs that it still lacks.
-
-    A plan does not write out defaults, and those of that version may have been others; the config of a run does.
-    """
-    found = sorted(folder.glob("*/config.toml")) if is_of_previous_version(plan) else []
-    if not found:
-        return plan
-    run = read_run_values(found[0].parent)
-    settings = {key: run[key] for key in ("task", "local", "selection", "weight_by") if key in run}
-    return {**plan, "config": plan["config"] | settings}
 
 
 def plain_values(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -314,8 +289,6 @@ def run_members(
     Without a folder everything stays in memory. The result maps each member's label to one history per seed.
     """
     results: dict[str, list[History]] = {member.label: [] for member in members}
-    if folder is not None:
-        _refuse_changed_data(folder, members, seeds, runs)
     for seed in seeds:
         for member in members:
             where = None if folder is None else member.folder(folder, seed)
@@ -337,19 +310,6 @@ def run_member(folder: Path | None, member: Member, seed: int, observers_of: Obs
         history.rows_of = None  # it would keep the states of all clients of all runs in memory
         return history
     return resume(runs.prepare(member, seed, folder), folder, observers_of(member.label, seed))
-
-
-def _refuse_changed_data(folder: Path, members: Sequence[Member], seeds: Sequence[int], runs: RunFactory) -> None:
-    """Refuse to add runs to those of the previous version where this one makes other data of the same settings."""
-    there = [(member, seed) for seed in seeds for member in members if member.folder(folder, seed).is_dir()]
-    if len(there) == len(members) * len(seeds):
-        return
-    for member, seed in there:
-        values = read_run_values(member.folder(folder, seed))
-        if is_of_previous_version(values):
-            if runs.prepare(member, seed).plain["made_by"]["task"] != values["made_by"].get("task"):
-                refuse_changed_task(values, folder)
-            return
 
 
 def is_finished(folder: Path) -> bool:

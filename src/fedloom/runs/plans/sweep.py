@@ -19,7 +19,7 @@ from fedloom.core.arguments import path_from, whole_number
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.task import Task
 from fedloom.plotting.style import save_figure
-from fedloom.registry.named_part import hyperparameters, without_none
+from fedloom.registry.plain_values import hyperparameters, without_none
 from fedloom.registry.validation import validate
 from fedloom.runs.plans.grid import Grid, Settings, check_grid, combination_label, combinations, with_settings
 from fedloom.runs.plans.plan import (
@@ -258,10 +258,6 @@ def run_sweep(
     method: Algorithm | None = None,
 ) -> Sweep:
     """Run the unfinished runs of a sweep."""
-    if "chosen_by" not in plan:
-        raise FedloomError(
-            "this sweep was started by an earlier version, which chose on test data: start it anew in another folder."
-        )
     results = run_members(folder, members(plan, method), seeds_of(plan), observers_of, runs)
     settings = {combination_label(chosen): chosen for chosen in combinations(plan["grid"])}
     return Sweep(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -18,15 +19,18 @@ from fedloom.core.message import Message
 from fedloom.core.model.adapted_model import model_row, without_added_modules
 from fedloom.core.task import FederationView, Task
 from fedloom.registry.code_consent import trust_only
+from fedloom.registry.kinds import TASKS
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.run_state import RunState
 from fedloom.runs.fingerprint import refuse_other_task
 from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.runs.folder.load_config import load_config
 from fedloom.runs.prepare import prepare
-from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
-from fedloom.tasks.registry import TASKS
+from fedloom.tasks.builder import StandaloneModel
 from fedloom.training.threads import single_thread
+
+if TYPE_CHECKING:
+    pass
 
 MOST_NAMES = 6
 """How many clients an error message names."""
@@ -119,8 +123,10 @@ def prediction_rows(run: Composition, state: RunState, client: int) -> Tensor:
         return runtime.prediction_rows(cohort, message).detach()
 
 
-def client_flow_model(folder: str | Path, client: str | None = None, trusted: TrustedCode = NO_CODE) -> SavedFlowModel:
-    """The model of a client in a run of a flow task; it can be saved and can recommend actions.
+def client_standalone_model(
+    folder: str | Path, client: str | None = None, trusted: TrustedCode = NO_CODE
+) -> StandaloneModel:
+    """The model of a client as its kind of task saves it (``TaskBuilder.standalone_model``).
 
     Args:
         folder: The folder of the run.
@@ -129,11 +135,13 @@ def client_flow_model(folder: str | Path, client: str | None = None, trusted: Tr
     """
     with trust_only(trusted.places, str(folder)):
         name = load_config(Path(folder), trusted=trusted).task.name
-    saved_model = TASKS[name].flow_model if name in TASKS else None
-    if saved_model is None:
-        raise FedloomError(f"{folder} is a run of the task {name}, which is not a task on flows.")
+    kind: type[StandaloneModel] | None = TASKS[name].standalone_model if name in TASKS else None
+    if kind is None:
+        raise FedloomError(
+            f"{folder} is a run of the task {name}, whose models cannot be used without it: use fedloom predict."
+        )
     found = client_model(folder, client, trusted=trusted)
-    return saved_model.of_task(found.task, found.row, found.client, found.method)
+    return kind.of_task(found.task, found.row, found.client, found.method)
 
 
 def client_number(client: str, federation: FederationView, where: object) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from fedloom.core.renamed import refuse_renamed
 from fedloom.tasks.flows.corpus import Corpus, Organisation
 from fedloom.tasks.flows.drawing.outline import outline
 from fedloom.tasks.flows.drawing.picture import draw_flow
@@ -59,13 +58,9 @@ __all__ = [
     "write_packed",
 ]
 
-RENAMED = {"picture": "draw_flow"}
-"""Names of earlier versions, and what they are now."""
-
 
 def __getattr__(name: str) -> Any:
     """Import what needs numpy or torch at first use, so that reading and showing a flow starts fast."""
-    refuse_renamed(__name__, name, RENAMED)
     if name not in _HOME:
         raise AttributeError(f"module 'fedloom.tasks.flows' has no attribute '{name}'")
     return getattr(importlib.import_module(_HOME[name]), name)

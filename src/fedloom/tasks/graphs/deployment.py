@@ -160,22 +160,17 @@ class GraphDeployment:
         )
         return _task(settings, federation)
 
+    def hide_from_sites(self, task: Task, algorithm: Algorithm) -> None:
+        """Let clients find the nodes that they share by hashes, as sites do."""
+        if Fact.GRAPHS in needed_facts(algorithm):
+            _graphs(task.federation).hide_anchors()
+
     def prediction_error(self, name: str) -> str | None:
         """Nodes are not predicted one by one."""
         return (
             f"task {name} is about nodes of graphs, which are not predicted one by one from a file: a node's class "
             "depends on its neighbours."
         )
-
-
-def hide_anchors(task: Task) -> None:
-    """Let the clients of a simulated graph task find the nodes that they share by hashes, as sites do.
-
-    Args:
-        task: The task; one without graphs stays as it is.
-    """
-    if isinstance(task.federation, GraphFederation):
-        task.federation.graphs.hide_anchors()
 
 
 def _hash_ids(source: LabelledGraph, site: SiteSource) -> Tensor:

@@ -71,6 +71,18 @@ class GraphFederation(Federation):
         whole = self.graphs.original(self.graphs.whole)
         return [self.graphs.ids, whole.edges, whole.features.columns, whole.features.values]
 
+    @property
+    def samples_are_independent(self) -> bool:
+        """What a model says of a node depends on its neighbours."""
+        return False
+
+    def with_validation_part(self, share: float) -> GraphFederation:
+        """Refused: a node that was trained on has told its neighbours."""
+        raise FedloomError(
+            "the nodes of clients' graphs cannot be set aside for validation afterwards: build the task with "
+            "valid_share, for instance 0.2."
+        )
+
     def subsample(self, pick: Callable[[Tensor], Tensor], global_test: int) -> GraphFederation:
         """The federation itself: a graph cannot be subsampled."""
         return self

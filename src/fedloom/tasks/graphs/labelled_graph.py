@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import numpy_generator
+from fedloom.core.settings import Count, check_value
 from fedloom.data.tables.labels import number_labels
 from fedloom.models.graph import Graph, unique_edges
 from fedloom.models.sparse import Sparse
@@ -93,7 +94,7 @@ def with_parts(
     """A graph whose labelled nodes are put at random, class by class, into a test, a validation and a training part.
 
     Args:
-        source: The graph.
+        source: The graph, with the classes of its nodes.
         test_share: The share of the labelled nodes for testing.
         valid_share: The share of the labelled nodes for validation.
         per_class: How many nodes of each class stay in the training part, as in the public splits of citation graphs
@@ -104,8 +105,7 @@ def with_parts(
         raise FedloomError(
             f"test_share={test_share} and valid_share={valid_share}: test on some nodes and leave some to train on."
         )
-    if per_class is not None and per_class < 1:
-        raise FedloomError(f"per_class={per_class}: train on at least one node of each class.")
+    check_value("per_class", per_class, Count | None)
     parts = {part: torch.zeros(len(source), dtype=torch.bool) for part in PARTS}
     for label in range(source.classes):
         members = (source.labels == label).nonzero().flatten().numpy()

@@ -61,7 +61,7 @@ def save_graph(source: LabelledGraph, path: str | Path) -> None:
     """Write a graph as the NPZ that ``read_graph`` reads.
 
     Args:
-        source: The graph.
+        source: The graph, with the classes of its nodes.
         path: The file to write.
     """
     features = source.graph.features

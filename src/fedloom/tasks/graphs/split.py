@@ -26,8 +26,8 @@ _KNOWN: dict[str, Tensor] = {}
 
 
 @dataclass(frozen=True)
-class SplitStatistics:
-    """What the clients of a split hold: one number per client, and the means that table 4.2 prints."""
+class SplitSizes:
+    """What the clients of a split hold: one number per client, and their means."""
 
     communities: tuple[int, ...]
     anchors: tuple[int, ...]
@@ -39,35 +39,6 @@ class SplitStatistics:
         columns = {"communities": self.communities, "anchors": self.anchors, "nodes": self.nodes, "edges": self.edges}
         means = {name: sum(column) / len(column) for name, column in columns.items()}
         return {**means, "ratio": means["anchors"] / means["nodes"]}
-
-
-@dataclass(frozen=True)
-class PublishedRow:
-    """A row of the thesis' table 4.2; ``note`` says which of its numbers cannot be right as printed."""
-
-    communities: float
-    anchors: float
-    nodes: float
-    edges: float
-    ratio: float
-    note: str = ""
-
-
-TABLE_4_2 = {
-    ("cora", 4): PublishedRow(26, 330.5, 859.25, 1582, 0.384),
-    ("cora", 8): PublishedRow(13, 199.5, 454.75, 804.1, 0.438),
-    ("citeseer", 4): PublishedRow(
-        118, 167.25, 1228.3, 1241.25, 0.136, "nodes 1228.3 is 3685 / 3; 3685 / 4 = 921.25 gives the ratio 0.18"
-    ),
-    ("citeseer", 8): PublishedRow(59, 90.9, 465.4, 620.5, 0.195),
-    ("pubmed", 4): PublishedRow(10.25, 2753.5, 6500.25, 15294.75, 0.423),
-    ("pubmed", 8): PublishedRow(
-        5.125, 3255.5, 6899.75, 7835.25, 0.471, "anchors and nodes are sums divided by 4: 1627.75 and 3449.9 by 8"
-    ),
-    ("wiki-cs", 4): PublishedRow(251, 4074.25, 6230.75, 93689, 0.650),
-    ("wiki-cs", 8): PublishedRow(125.5, 2439.25, 3975.9, 59372.9, 0.613),
-}
-"""Table 4.2 of Tavakoli 2023: averages per client of its splits into 4 and 8."""
 
 
 def communities(graph: Graph, seed: int) -> Tensor:
@@ -135,7 +106,7 @@ class GraphSplit:
 
     graphs: Graphs
     names: tuple[str, ...]
-    statistics: SplitStatistics
+    sizes: SplitSizes
 
 
 def split_graph(source: LabelledGraph, clients: int | None = None, seed: int = 0) -> GraphSplit:
@@ -156,7 +127,7 @@ def split_graph(source: LabelledGraph, clients: int | None = None, seed: int = 0
         groups = [1] * count
     graphs = client_graphs(source.graph, owner, count)
     pieces = [graphs.original(client) for client in range(count)]
-    held = SplitStatistics(
+    held = SplitSizes(
         tuple(groups),
         tuple(len(piece.anchors) for piece in pieces),
         tuple(len(piece) for piece in pieces),

@@ -26,7 +26,7 @@ def plot_split(source: LabelledGraph, split: GraphSplit, path: str | Path | None
         split: Its division among clients.
         path: A file to write, whose ending says the format (PNG if it has none).
     """
-    nodes, anchors = np.array(split.statistics.nodes), np.array(split.statistics.anchors)
+    nodes, anchors = np.array(split.sizes.nodes), np.array(split.sizes.anchors)
     names = list(split.names) or [str(client) for client in range(len(nodes))]
     classes = list(source.class_names) or [str(label) for label in range(source.classes)]
     named = source.classes <= 20

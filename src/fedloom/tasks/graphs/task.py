@@ -13,12 +13,12 @@ from fedloom.core import seeds
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
-from fedloom.data.changes.with_changes import with_changes
 from fedloom.models import Maker
 from fedloom.models.gcn import GCN
 from fedloom.models.graph import Graphs
 from fedloom.registry.validation import validate
 from fedloom.tasks.builder import OF_COLUMNS, TaskDeployment, TaskSettings
+from fedloom.tasks.data_settings import with_changes
 from fedloom.tasks.graphs.deployment import GraphDeployment
 from fedloom.tasks.graphs.federation import GraphFederation
 from fedloom.tasks.graphs.labelled_graph import LabelledGraph, with_parts
@@ -69,7 +69,7 @@ class GraphBuilder:
     about: str
     local: LocalWork = LOCAL_WORK
     deployment: TaskDeployment = DEPLOYMENT
-    flow_model: ClassVar[None] = None
+    standalone_model: ClassVar[None] = None
 
     def describe(self) -> str:
         """One line about the task."""
@@ -124,7 +124,7 @@ def graph_task(
     """A task from a graph in Python (``graph_of(data)``); its nodes must have parts (``with_parts``).
 
     Args:
-        source: The graph.
+        source: The graph, with the classes of its nodes.
         clients: How many clients the graph is split into (default 4). Leave it out where the nodes name their clients.
         model: A network for graphs; the default is the built-in one.
         model_options: Options of the built-in network.

@@ -31,7 +31,6 @@ def chain_layers(model: nn.Module, x: Tensor) -> Layers | None:
     """The layers of a chain of linear layers, convolutions, pools and elementwise layers; None for any other model.
 
     Args:
-        model: The model.
         x: Its inputs, clients × samples × ...
     """
     layers = None if has_ties(model) or hooked_layer(model) is not None else _layers(model)

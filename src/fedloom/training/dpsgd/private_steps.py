@@ -8,6 +8,7 @@ together; a step without any sample still adds noise.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -18,9 +19,8 @@ from fedloom.core.pull import Affine
 from fedloom.core.seeds import generator
 from fedloom.core.trainer import StepNoise, TrainingRequest
 from fedloom.privacy.sampling import sampling_rate
-from fedloom.privacy.secure_random import secure_normal
-from fedloom.training.batches import Assignment, places_of
-from fedloom.training.dpsgd.poisson_batches import draw_batches
+from fedloom.privacy.secure_random import secure_normal, secure_uniform
+from fedloom.training.batches import Assignment, BatchStep, places_of
 from fedloom.training.dpsgd.sample_gradients import clipped_gradient_sums
 from fedloom.training.keyed_dropout import step_key
 from fedloom.training.optimizer import Optimizer
@@ -90,3 +90,39 @@ def add_noise(sums: list[Tensor], deviation: float, generators: list[torch.Gener
     pieces = torch.split(normal.mul_(deviation), [g[0].numel() for g in sums], dim=1)
     for g, noise in zip(sums, pieces, strict=True):
         g.add_(noise.reshape(g.shape))
+
+
+def draw_batches(work: Sequence[Assignment], places: int | Tensor, generators: Sequence[torch.Generator]) -> BatchStep:
+    """The batches of one step: each sample of a client is in it with the same probability, independently of the others.
+
+    A batch has no fixed size, so nothing is ever cut off: clients that step together are padded to the largest batch
+    that was drawn. Who is drawn must be as secret as the noise, so it comes from the operating system's generator,
+    unless the run asks for its seed by name.
+
+    Args:
+        work: What each of these clients does.
+        places: Their places in the cohort.
+        generators: The generators of these clients if the run is seeded; none otherwise.
+    """
+    drawn = [
+        one.positions[_chances(one.samples, generators[k] if generators else None) < _rate(one)]
+        for k, one in enumerate(work)
+    ]
+    widest = max(1, *(len(some) for some in drawn)) if drawn else 1
+    padded = [
+        torch.cat([some, one.positions[:1].expand(widest - len(some))]) for some, one in zip(drawn, work, strict=True)
+    ]
+    positions = torch.stack(padded)
+    mask = (torch.arange(widest) < torch.tensor([[len(some)] for some in drawn])).float()
+    return BatchStep(places, positions, mask)
+
+
+def _rate(one: Assignment) -> float:
+    return sampling_rate(one.samples, one.batch_size)
+
+
+def _chances(count: int, generator: torch.Generator | None) -> Tensor:
+    """Uniform numbers of at least 0 and below 1."""
+    if generator is not None:
+        return torch.rand(count, generator=generator, dtype=torch.float64)
+    return 1 - torch.from_numpy(secure_uniform(count))

@@ -8,8 +8,7 @@ import fedloom as fl
 from fedloom.config.method_spec import with_method
 from fedloom.config.resolve import method_from_config, resolve
 from fedloom.core.errors import FedloomError
-from fedloom.methods.registry import METHODS
-from fedloom.prediction.registry import STAGES
+from fedloom.registry.kinds import METHODS, PREDICTION_STAGES
 from fedloom.runs.plans.advise import candidates as c
 
 
@@ -23,8 +22,8 @@ def test_the_table_names_each_setting_once_and_what_exists_can_be_made():
 
 
 def test_a_line_whose_method_or_stage_is_missing_is_left_out(monkeypatch):
-    monkeypatch.setattr(c, "METHODS", {name: kind for name, kind in METHODS.items() if name != "fedper"})
-    monkeypatch.setattr(c, "STAGES", {name: kind for name, kind in STAGES.items() if name != "finetune"})
+    monkeypatch.setattr(c, "METHODS", set(METHODS) - {"fedper"})
+    monkeypatch.setattr(c, "PREDICTION_STAGES", set(PREDICTION_STAGES) - {"finetune"})
     left = {c.method_of(line[0]) for line in c.families()}
     assert "fedper" not in left
     assert not any("finetune" in name for name in left)

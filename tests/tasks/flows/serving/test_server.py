@@ -17,6 +17,7 @@ from fedloom.tasks.flows.learning.recommender import Recommender
 from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
 from fedloom.tasks.flows.rules import PLATFORM
 from fedloom.tasks.flows.serving.server import LARGEST, MOST_NODES, FlowServer
+from fedloom.web.access import Access
 from support import small_flows
 from support.paths import FLOW_EXAMPLES
 from support.waiting import LIMIT
@@ -91,7 +92,7 @@ LONG = {"flow": {**FLOW, "nodes": [{"id": str(i), "kind": "Assign"} for i in ran
 @pytest.mark.parametrize(
     ("method", "path", "body", "code", "said"),
     [
-        ("GET", "/secret", None, 404, "only the page"),
+        ("GET", "/secret", None, 404, "there is only /, /read, /recommend here"),
         ("GET", "/recommend", None, 405, "does not take GET"),
         ("POST", "/", {}, 405, "does not take POST"),
         ("DELETE", "/", None, 405, "does not take DELETE"),
@@ -130,8 +131,10 @@ def test_a_wrong_request_is_a_sentence(
     ("headers", "code"),
     [
         ({**JSON, "Host": "evil.example"}, 421),
-        ({**JSON, "Host": "127.0.0.1"}, 421),
+        ({**JSON, "Host": "localhost.evil.example"}, 421),
         ({**JSON, "Origin": "https://evil.example"}, 403),
+        ({**JSON, "Origin": "http://127.0.0.1:1"}, 403),
+        ({**JSON, "Origin": "null"}, 403),
         ({"Content-Type": "text/plain"}, 415),
         ({**JSON, "Content-Length": str(LARGEST + 1)}, 413),
         ({**JSON, "Content-Length": "x"}, 411),
@@ -151,8 +154,9 @@ def test_its_own_page_may_ask_under_both_names(server: FlowServer) -> None:
         assert ask(server, "POST", "/recommend", {"flow": FLOW, "after": "if"}, headers)[0] == 200
 
 
-def test_a_connection_of_another_user_is_refused(recommender: Recommender) -> None:
-    with FlowServer(recommender, admits=lambda *_: False) as one:
+def test_a_connection_of_another_user_is_refused(recommender: Recommender, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedloom.web.connection_owner.user_of_connection", lambda *_: 65534)
+    with FlowServer(recommender, access=Access()) as one:
         thread = threading.Thread(target=one.serve_forever)
         thread.start()
         found, answer = ask(one, "GET", "/")

@@ -27,7 +27,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.json_text import parse_json
-from fedloom.registry.named_part import hyperparameters
+from fedloom.registry.plain_values import hyperparameters
 from fedloom.rounds.metrics import GROUPS
 from fedloom.rounds.score import ACCURACY, Score, score_from
 from fedloom.runs.fingerprint import fingerprint

@@ -15,8 +15,7 @@ from fedloom.config.resolve import method_from_config, resolve
 from fedloom.core.errors import unknown
 from fedloom.core.facts import Fact, holds
 from fedloom.core.task import Task
-from fedloom.methods.registry import METHODS, method_class
-from fedloom.prediction.registry import STAGES, canonical_stage
+from fedloom.registry.kinds import METHODS, PREDICTION_STAGES
 
 ANCHOR = "local"
 CANDIDATES: tuple[tuple[str, ...], ...] = (
@@ -126,7 +125,7 @@ def candidates(lines: Sequence[tuple[str, ...]], lr: float) -> list[Candidate]:
 
 def _exists(spec: str) -> bool:
     name, *stages = method_of(spec).split("+")
-    return name in METHODS and all(stage in STAGES for stage in stages)
+    return name in METHODS and all(stage in PREDICTION_STAGES for stage in stages)
 
 
 def _mixes_models(spec: str) -> bool:
@@ -136,7 +135,7 @@ def _mixes_models(spec: str) -> bool:
 
 def _check_method(text: str) -> None:
     name, *stages = method_of(text).split("+")
-    method_class(name)
+    METHODS.find(name)
     for stage in stages:
-        if ":" not in stage and canonical_stage(stage) not in STAGES:
-            raise unknown("stage", stage, STAGES)
+        if ":" not in stage and PREDICTION_STAGES.canonical(stage) not in PREDICTION_STAGES:
+            raise unknown("stage", stage, PREDICTION_STAGES)

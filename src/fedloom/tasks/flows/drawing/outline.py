@@ -22,7 +22,6 @@ def outline(flow: Flow, dialect: Dialect) -> str:
     """The text of a flow, read from its start; edges that join no nodes are left out.
 
     Args:
-        flow: The flow.
         dialect: The dialect of the flow.
     """
     nodes = {node.id: node for node in flow.nodes}

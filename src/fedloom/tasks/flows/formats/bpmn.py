@@ -210,7 +210,7 @@ def _edges(model: _Model) -> Iterator[Edge]:
                     f"{model.file}, line {link.line}: this {link.tag} names the node '{brief(end)}', which "
                     "does not exist."
                 )
-        if source in model.nodes and target in model.nodes:  # pools, notes and data objects are no nodes
+        if source in model.nodes and target in model.nodes:  # pools, notes and data objects are not nodes
             label = LINKS[link.tag] or link.name or ("default" if link.id in defaults else "")
             yield Edge(source, target, label)
             entered.add(target)

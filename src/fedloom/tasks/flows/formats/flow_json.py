@@ -29,7 +29,6 @@ def write_flow(path: str | Path, flow: Flow, dialect: Dialect) -> None:
 
     Args:
         path: The file to write.
-        flow: The flow.
         dialect: The dialect of the flow, which is written with it.
     """
     try:

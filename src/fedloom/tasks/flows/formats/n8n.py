@@ -3,8 +3,9 @@
 An export has ``nodes`` (name, type, typeVersion, parameters, disabled) and ``connections`` by the source's name, its
 outputs by connection type (``main``, ``ai_tool``, ...) and number. A node's kind is its type in full. An edge's label
 is the connection type, with the output's number unless it is the first (``main 1``: an If's false branch); the
-attribute ``input`` is the number of the target's input unless it is the first. Sticky notes are no nodes. Models, tools
-and memories that are attached to an agent by ``ai_`` connections lead into it; ``start_and_ends`` adds Start and Ends.
+attribute ``input`` is the number of the target's input unless it is the first. Sticky notes are not nodes. Models,
+tools and memories that are attached to an agent by ``ai_`` connections lead into it; ``start_and_ends`` adds
+Start and Ends.
 """
 
 from __future__ import annotations

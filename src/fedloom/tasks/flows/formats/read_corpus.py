@@ -75,11 +75,7 @@ def read_flows(folder: Path, dialect: Dialect | None = None) -> tuple[tuple[Flow
 
 
 def flow_files(folder: Path) -> list[Path]:
-    """The flow files of a folder and its sub-folders, by name; more than any organisation has are refused.
-
-    Args:
-        folder: The folder.
-    """
+    """The flow files of a folder and its sub-folders, by name; more than any organisation has are refused."""
     found: list[Path] = []
     for path in folder.rglob("*"):
         if path.suffix.lower() in FLOW_ENDINGS and path.is_file():

@@ -26,7 +26,6 @@ def read(path: str | Path, dialect: Dialect | None = None) -> Reading:
     """Read a flow from a file of Fedloom's JSON format, an n8n export or a BPMN 2.0 file.
 
     Args:
-        path: the file.
         dialect: the dialect that the file must have (by name); it may be a user-defined one.
     """
     return _read(Path(path), dialect, draft=False)
@@ -41,7 +40,6 @@ def read_flow(path: str | Path, dialect: Dialect | None = None) -> tuple[Flow, D
     """Read a flow and its dialect from a file; `read` also says what was dropped and merged.
 
     Args:
-        path: The file.
         dialect: The dialect that the file must have (by name); it may be a user-defined one.
     """
     reading = read(path, dialect)

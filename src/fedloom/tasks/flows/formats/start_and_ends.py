@@ -44,17 +44,15 @@ def with_start_and_ends(
 
     Args:
         nodes: the nodes of a file.
-        edges: its edges.
         dialect: the dialect of the flow.
         is_attachment: whether an edge gives its target something to work with (an agent its tools) instead of leading
-            on to it. A node that has no other edges is no step, and the Start does not lead to it.
+            on to it. A node that has no other edges is not a step, and the Start does not lead to it.
         start_events: ids of nodes that are starts by nature (BPMN's start events). The only entry of a flow becomes the
             Start if it is one of them; what it was is kept as its attribute ``type``. A loop that nothing leads to is
             entered through one of them if it has one, and through its first node otherwise.
         end_events: ids of nodes that are ends by nature. Those that lead nowhere become Ends, with ``type`` as above.
         draft: the flow is under construction and gets no Ends.
         attributes: the attributes of the flow.
-        name: its name.
     """
     joined, self_loops, merged = _merge_parallel(edges)
     after: dict[str, list[str]] = {node.id: [] for node in nodes}

@@ -106,6 +106,9 @@ class FlowDeployment:
         )
         return _task(settings, schema, federation, FlowInputs(table, dialect))
 
+    def hide_from_sites(self, task: Task, algorithm: Algorithm) -> None:
+        """Nothing: clients know only their own flows."""
+
     def prediction_error(self, name: str) -> str | None:
         """Flows have a command of their own."""
         return f"task {name} {PREDICTION}"

@@ -18,6 +18,7 @@ import torch
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import key, numpy_generator
+from fedloom.core.settings import ShareBelowOne, check_value
 from fedloom.data.federation import Federation, Ragged
 from fedloom.tasks.flows.corpus import Corpus, Organisation
 from fedloom.tasks.flows.flow import Flow, Node
@@ -163,8 +164,7 @@ def federation_of(
 
 def _check_shares(test_share: float, valid_share: float) -> None:
     for name, share in (("test_share", test_share), ("valid_share", valid_share)):
-        if not 0 <= share < 1:
-            raise FedloomError(f"{name}={share}: a share must be at least 0 and below 1.")
+        check_value(name, share, ShareBelowOne)
     if test_share + valid_share >= 1:
         raise FedloomError(
             f"test_share={test_share} and valid_share={valid_share} leave nothing for training: lower them."

@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import Any
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.settings import WholeNumber, check_value
 from fedloom.tasks.flows.flow import Edge, Flow, Node
 
 MASK, UNKNOWN = 0, 1
@@ -40,8 +41,7 @@ class Vocabulary:
     buckets: int = 0
 
     def __post_init__(self) -> None:
-        if self.buckets < 0:
-            raise FedloomError(f"buckets={self.buckets}: a vocabulary cannot have fewer than 0 buckets.")
+        check_value("buckets", self.buckets, WholeNumber)
         if len(set(self.tokens)) < len(self.tokens):
             twice = Counter(self.tokens).most_common(1)[0][0]
             raise FedloomError(f"a vocabulary contains the word '{twice}' twice.")
@@ -69,12 +69,7 @@ class Vocabulary:
 
 
 def bucket(word: str, buckets: int) -> int:
-    """The bucket of a word, from 0: the same on every machine, whoever asks.
-
-    Args:
-        word: The word.
-        buckets: The number of buckets.
-    """
+    """The bucket of a word, from 0: the same on every machine, whoever asks."""
     return int.from_bytes(hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest()) % buckets
 
 
@@ -94,7 +89,6 @@ class FlowSchema:
         """The schema of some flows; flows without attributes get one that is always empty.
 
         Args:
-            flows: the flows.
             leave_out: names of attributes that are not used.
             least: words that occur less often are unknown.
         """

@@ -9,10 +9,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
+
+from annotated_types import Ge, Le
 
 from fedloom.core import seeds
 from fedloom.core.errors import FedloomError
+from fedloom.core.settings import Count, check_settings
 from fedloom.registry.validation import validate
 from fedloom.tasks.builder import TaskSettings
 from fedloom.tasks.flows.corpus import Corpus, Organisation
@@ -38,11 +41,10 @@ class VocabularyOptions:
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
     vocabulary: Literal["pooled", "public"] = "pooled"
-    buckets: int = BUCKETS
+    buckets: Annotated[int, Ge(1), Le(MOST_BUCKETS)] = BUCKETS
 
     def __post_init__(self) -> None:
-        if not 1 <= self.buckets <= MOST_BUCKETS:
-            raise FedloomError(f"buckets must be between 1 and {MOST_BUCKETS:,}, got {self.buckets}.")
+        check_settings(self, "options")
 
     @property
     def public_buckets(self) -> int | None:
@@ -57,7 +59,7 @@ class SyntheticFlowOptions(VocabularyOptions):
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
     label: Label = "kind"
-    largest: int = 14_000
+    largest: Count = 14_000
 
 
 @dataclass(frozen=True)
@@ -65,20 +67,14 @@ class RealFlowOptions(VocabularyOptions):
     """The options of real flows.
 
     Kinds with fewer than ``least_count`` occurrences are one class, organisations with fewer than ``least_flows`` flows
-    are no clients, and flows with more than ``largest_flow`` nodes are left out.
+    are not clients, and flows with more than ``largest_flow`` nodes are left out.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
-    least_count: int = 100
-    least_flows: int = 10
-    largest_flow: int = 60
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, least in (("least_count", 1), ("least_flows", 1), ("largest_flow", 2)):
-            if getattr(self, name) < least:
-                raise FedloomError(f"{name} must be at least {least}, got {getattr(self, name)}.")
+    least_count: Count = 100
+    least_flows: Count = 10
+    largest_flow: Annotated[int, Ge(2)] = 60
 
 
 @dataclass(frozen=True)
@@ -87,9 +83,9 @@ class OwnFlowOptions(RealFlowOptions):
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
 
-    least_count: int = 10
-    least_flows: int = 2
-    largest_flow: int = 200
+    least_count: Count = 10
+    least_flows: Count = 2
+    largest_flow: Annotated[int, Ge(2)] = 200
     label: Label = "kind"
 
 

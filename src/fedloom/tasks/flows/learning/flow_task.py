@@ -17,10 +17,10 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.data.changes.concept_drift import Drift
-from fedloom.data.changes.with_changes import with_changes
 from fedloom.data.changes.withheld_class import Withhold
 from fedloom.models import Maker
 from fedloom.tasks.builder import OF_COLUMNS, TaskDeployment, TaskSettings
+from fedloom.tasks.data_settings import with_changes
 from fedloom.tasks.flows.corpus import Corpus
 from fedloom.tasks.flows.learning.data_points import FlowInputs
 from fedloom.tasks.flows.learning.flow_deployment import FlowDeployment
@@ -43,7 +43,7 @@ class FlowBuilder:
     source: FlowSource
     local: LocalWork = LOCAL_WORK
     deployment: TaskDeployment = FlowDeployment()  # noqa: RUF009 (it has no state)
-    flow_model: ClassVar[type[SavedFlowModel]] = SavedFlowModel
+    standalone_model: ClassVar[type[SavedFlowModel]] = SavedFlowModel
 
     def describe(self) -> str:
         """One line about the task."""

@@ -24,7 +24,6 @@ def placement_order(flow: Flow, seed: int, start: str = START) -> list[int]:
     The Start comes first, and every other node that it reaches comes after one that leads to it.
 
     Args:
-        flow: the flow.
         seed: decides the order of branches.
         start: the dialect's kind of start.
     """

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.renamed import renamed
+from fedloom.core.settings import Count, check_value
 from fedloom.tasks.flows.flow import Edge, Flow, Node, brief
 from fedloom.tasks.flows.formats.read_flow import read_draft
 from fedloom.tasks.flows.learning.data_points import FlowInputs, FlowTable
@@ -41,7 +41,6 @@ class UnknownWord(NamedTuple):
     word: str
 
 
-@renamed(ask="question", strange="unknown_words")
 @dataclass(frozen=True)
 class Recommender:
     """Recommends with a saved model: ``Recommender.load(path).recommend(flow)``.
@@ -64,7 +63,7 @@ class Recommender:
         if path.is_dir():
             raise FedloomError(
                 f"{path} is a folder: Recommender.load reads an exported model. For the model of a run use "
-                "Recommender(fedloom.runs.results.client_model.client_flow_model(folder, client))."
+                "Recommender(fedloom.runs.results.client_model.client_standalone_model(folder, client))."
             )
         saved = read_flow_model(path)
         if client is not None and client != saved.client:
@@ -103,8 +102,7 @@ class Recommender:
             label: the label of the edge to the next action; None is the dialect's plain label (``main`` in n8n, none
                 elsewhere).
         """
-        if top < 1:
-            raise FedloomError(f"top={top}: it must be at least 1.")
+        check_value("top", top, Count)
         probabilities = self.probabilities(self.question(flow, after, label))
         best = probabilities.argsort(descending=True, stable=True)[:top].tolist()
         return [Suggestion(self.saved.classes[i], float(probabilities[i])) for i in best]
@@ -154,7 +152,7 @@ class Recommender:
 
 
 def _last_open(flow: Flow, dialect: Dialect) -> Node:
-    """The last open end: a node that leads nowhere and is no end."""
+    """The last open end: a node that leads nowhere and is not an end."""
     leads = {edge.source for edge in flow.edges}
     for node in reversed(flow.nodes):
         if node.id not in leads and node.kind not in dialect.ends:

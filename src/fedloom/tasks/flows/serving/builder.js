@@ -95,9 +95,9 @@
 
   async function recommend() {
     const mine = ++question;
-    say(""); // now, and not with the answer: what is said in the meantime stays
+    say(""); // now, and not with the answer: what is shown in the meantime stays
     wait(true); // what was suggested for another place is not to be chosen
-    if (isEnd(node(chosen))) return list([], "Nothing follows an end. Choose another action to go on.");
+    if (isEnd(node(chosen))) return list([], "Nothing follows an end. Choose another action to continue.");
     try {
       const found = await ask("/recommend", { flow: asJson(), after: chosen, label, top: 8 });
       if (mine !== question) return;

@@ -1,8 +1,7 @@
-"""The small web server behind ``fedloom flows serve``: a page to build a flow on, and the model's answers.
+"""What ``fedloom flows serve`` serves: a page to build a flow on, and the model's answers.
 
 It listens on loopback, and knows the model and nothing else: no file is read or written for a request. A request that
-is wrong is answered with a sentence as JSON (``{"error": ...}``) and a 4xx code. Requests under another host's name and
-of other sites' pages are refused, so that no page elsewhere can ask through somebody's browser.
+is wrong is answered with a sentence as JSON (``{"error": ...}``) and a 4xx code.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from http import HTTPStatus
-from typing import Any
+from typing import Any, ClassVar
 
 from fedloom.core.errors import FedloomError
 from fedloom.tasks.flows.flow import brief
@@ -22,7 +21,8 @@ from fedloom.tasks.flows.formats.read_flow import from_bytes
 from fedloom.tasks.flows.learning.recommender import Recommender
 from fedloom.tasks.flows.rules import DIALECTS, validate_draft
 from fedloom.tasks.flows.serving.page import builder_page, security_policy
-from fedloom.web.page_server import PageRequest, PageServer
+from fedloom.web.access import Access
+from fedloom.web.page_server import HTML, JSON, PageRequest, PageServer, RequestError
 
 ADDRESS = "127.0.0.1"
 LARGEST = 4 << 20
@@ -38,80 +38,47 @@ class FlowServer(PageServer):
     Args:
         recommender: The model.
         port: The port on loopback; 0 chooses a free one.
-        admits: Whether a connection may ask, by the addresses of its two ends.
+        access: Who of this machine may ask; everybody by default.
     """
 
-    def __init__(
-        self, recommender: Recommender, port: int = 0, admits: Callable[[Any, Any], bool] = lambda *_: True
-    ) -> None:
-        self.recommender, self.admits, self.lock = recommender, admits, threading.Lock()
+    def __init__(self, recommender: Recommender, port: int = 0, access: Access | None = None) -> None:
+        self.recommender, self.lock = recommender, threading.Lock()
         self.page = builder_page(recommender)
-        super().__init__(ADDRESS, port, _Handler)
+        super().__init__(ADDRESS, port, _Handler, access or Access(everybody=True))
         self.url = f"http://{ADDRESS}:{self.server_address[1]}/"
-
-
-class RequestError(Exception):
-    """A request that is refused: an HTTP code and a sentence."""
-
-    def __init__(self, code: HTTPStatus, sentence: str) -> None:
-        super().__init__(sentence)
-        self.code = code
 
 
 class _Handler(PageRequest):
     server: FlowServer
+    routes: ClassVar = {
+        ("GET", "/"): "send_page",
+        ("POST", "/recommend"): "send_suggestions",
+        ("POST", "/read"): "send_flow",
+    }
+    private: ClassVar = "this model belongs to another user of this machine."
 
-    def do_GET(self) -> None:  # noqa: N802
-        self._answer_request({"/": lambda: ("text/html; charset=utf-8", self.server.page)})
+    def send_page(self) -> None:
+        self.send_text(HTTPStatus.OK, self.server.page, HTML)
 
-    def do_POST(self) -> None:  # noqa: N802
-        self._answer_request({"/recommend": self._recommend, "/read": self._read})
+    def send_suggestions(self) -> None:
+        self._send_answer(self._suggestions)
 
-    def do_OTHER(self) -> None:  # noqa: N802
-        self._answer_request({})
+    def send_flow(self) -> None:
+        self._send_answer(self._flow)
 
-    do_HEAD = do_PUT = do_DELETE = do_PATCH = do_OPTIONS = do_OTHER  # noqa: N815
+    def refuse(self, code: HTTPStatus, sentence: str) -> None:
+        self.send_text(code, json.dumps({"error": sentence}), JSON)
 
-    def _answer_request(self, routes: dict[str, Callable[[], tuple[str, str]]]) -> None:
-        try:
-            self._check_sender()
-            path = self.path.partition("?")[0]
-            if path not in ("/", "/recommend", "/read"):
-                raise RequestError(HTTPStatus.NOT_FOUND, "there is only the page / and its two questions.")
-            if path not in routes:
-                raise RequestError(HTTPStatus.METHOD_NOT_ALLOWED, f"{path} does not take {brief(self.command)}.")
-            kind, text = routes[path]()
-            self.send_text(HTTPStatus.OK, text, kind)
-        except RequestError as wrong:
-            self.close_connection = True
-            self.send_text(wrong.code, json.dumps({"error": str(wrong)}), "application/json")
-        except FedloomError as wrong:
-            self.send_text(HTTPStatus.BAD_REQUEST, json.dumps({"error": str(wrong)}), "application/json")
-
-    def _check_sender(self) -> None:
-        port = self.server.server_address[1]
-        hosts = {f"{name}:{port}" for name in (ADDRESS, "localhost")}
-        host, origin = self.headers.get("Host", ""), self.headers.get("Origin")
-        if host not in hosts:
-            raise RequestError(HTTPStatus.MISDIRECTED_REQUEST, "this page is not served under that name.")
-        if origin is not None and origin not in {f"http://{name}" for name in hosts}:
-            raise RequestError(HTTPStatus.FORBIDDEN, "another site's page may not ask here.")
-        if not self.server.admits(self.client_address, self.request.getsockname()):
-            raise RequestError(HTTPStatus.FORBIDDEN, "this model belongs to another user of this machine.")
-
-    def _body(self) -> bytes:
-        if self.headers.get_content_type() != "application/json":
+    def _send_answer(self, answer: Callable[[JsonValue], str]) -> None:
+        if self.headers.get_content_type() != JSON:
             raise RequestError(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "a question is application/json.")
-        length = self.headers.get("Content-Length", "")
-        if not (length.isascii() and length.isdecimal() and len(length) < 20):
-            raise RequestError(HTTPStatus.LENGTH_REQUIRED, "a question says its length (Content-Length).")
-        if int(length) > LARGEST:
-            raise RequestError(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a question has at most {LARGEST >> 20} MB.")
-        return self.rfile.read(int(length))
+        try:
+            self.send_text(HTTPStatus.OK, answer(parse_json(self.read_body(LARGEST), "the question")), JSON)
+        except FedloomError as wrong:
+            raise RequestError(HTTPStatus.BAD_REQUEST, str(wrong)) from None
 
-    def _recommend(self) -> tuple[str, str]:
+    def _suggestions(self, question: JsonValue) -> str:
         """The ranked next actions of a flow under construction."""
-        question = parse_json(self._body(), "the question")
         fields = question.fields()
         for name in fields.keys() - {"flow", "after", "label", "top"}:
             raise fields[name].error("a question has flow, after, label and top")
@@ -130,11 +97,10 @@ class _Handler(PageRequest):
             "unknown": [word._asdict() for word in unknown],
             "milliseconds": round(1000 * (time.perf_counter() - began), 2),
         }
-        return "application/json", json.dumps(answer)
+        return json.dumps(answer)
 
-    def _read(self) -> tuple[str, str]:
+    def _flow(self, question: JsonValue) -> str:
         """A flow file of any format as Fedloom's JSON."""
-        question = parse_json(self._body(), "the question")
         name, text = question.field("name").text(), question.field("text").text()
         reading = from_bytes(text.encode(), brief(name), self._dialects, draft=True)
         wanted = self.server.recommender.dialect
@@ -144,7 +110,7 @@ class _Handler(PageRequest):
                 f"of '{wanted.name}'."
             )
         validate_draft(reading.flow, wanted)
-        return "application/json", to_json(reading.flow, wanted)
+        return to_json(reading.flow, wanted)
 
     @property
     def _dialects(self) -> dict[str, Any]:

@@ -14,20 +14,16 @@ from typing import Literal
 import numpy as np
 
 from fedloom.core.errors import FedloomError
+from fedloom.tasks.flows.platform_kinds import STATISTICS
 
 Group = Literal["small", "intermediate", "big"]
 GROUPS: tuple[Group, ...] = ("small", "intermediate", "big")
 
-# fmt: off
-SIZES = (
-    80, 110, 151, 206, 283, 389, 533, 731, 1003, 1340, 1790, 2391, 3195, 4268, 5701, 7616, 10175, 13121, 16515, 21818,
-    28134, 36279, 46782, 60325, 77790, 77800, 77850, 134400, 182600, 182651, 254206, 285406, 374860,
-)
-# fmt: on
+SIZES: tuple[int, ...] = tuple(STATISTICS["clients"]["sizes"])
 """Data points of the 33 clients of the thesis, in rising order."""
 
 SMALLEST, LARGEST = SIZES[0], SIZES[-1]
-SMALL_TO, INTERMEDIATE_TO = 2_200, 31_700
+SMALL_TO, INTERMEDIATE_TO = int(STATISTICS["clients"]["small_to"]), int(STATISTICS["clients"]["intermediate_to"])
 """The largest small and the largest intermediate client: for small ones, pooled data beat a client's own data."""
 
 

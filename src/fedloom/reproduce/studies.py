@@ -1,0 +1,22 @@
+"""All studies, by the names that ``fedloom reproduce`` takes."""
+
+from __future__ import annotations
+
+from fedloom.reproduce import (
+    codec_studies,
+    fedfmrl_studies,
+    fedharm_studies,
+    fedlid_studies,
+    fedrcil_studies,
+    flow_studies,
+    gala_studies,
+    privacy_study,
+    robust_studies,
+)
+from fedloom.reproduce.study import Study
+
+_GROUPS = (
+    *(flow_studies, gala_studies, robust_studies, privacy_study),
+    *(codec_studies, fedfmrl_studies, fedlid_studies, fedrcil_studies, fedharm_studies),
+)
+STUDIES: dict[str, Study] = {study.name: study for group in _GROUPS for study in group.STUDIES}
