@@ -107,6 +107,14 @@ def test_with_noise_of_clients(method, settings, words):
 
 
 @dataclass(frozen=True)
+class Pairs(fl.FedAvg):
+    """Selects pairs of clients, and does not promise that they are known before the run."""
+
+    def groups(self, server):
+        return server["pairs"]
+
+
+@dataclass(frozen=True)
 class Peeks(fl.FedAvg):
     """Uses a single client's model, and inherits FedAvg's promise not to."""
 
@@ -122,9 +130,14 @@ MORE = "uses, with these settings, more of its clients' replies than their mean"
     [
         *((spec, {}, f"privatemean .* {spec} {MORE}") for spec in ("scaffold", "feddyn", "fedproto", "fedseq")),
         ("fedprox:adaptive=true", {}, f"privatemean .* fedprox {MORE}"),
-        ("fedseq:grouping=random", {}, "privatemean does not protect what chains .* fedseq forms chains of clients"),
+        (
+            "fedseq:grouping=random",
+            {},
+            "privatemean does not protect what groups .* fedseq forms the chains itself: give",
+        ),
         (Peeks(), {}, f"privatemean .* peeks {MORE}: .* grants = \\(Fact.ONLY_MEANS,\\)"),
         (SendsMore(), {}, f"privatemean .* sendsmore {MORE}"),
+        (Pairs(), {}, "privatemean does not protect what groups .* pairs forms the groups itself: use fedseq with"),
         ("local", {}, "privatemean makes one update .* local sends nothing: leave it out"),
         ("fedavg", {"selection": "powerofchoice"}, "privatemean .* selection powerofchoice looks at what clients have"),
     ],

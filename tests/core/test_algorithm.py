@@ -98,7 +98,7 @@ OF_ANY = {Fact.MIXED_MODELS, Fact.OWN_PREDICTION, Fact.ONLY_MEANS, Fact.ONLY_SUM
         (Keeps, {Fact.PLAIN_MODEL}, set()),
         (PredictsItself, set(), {Fact.OWN_PREDICTION}),
         (Steps, {Fact.ONE_OPTIMIZER}, set()),
-        (Pairs, {Fact.FROM_SERVER, Fact.SINGLE_CLIENTS}, set()),
+        (Pairs, {Fact.FROM_SERVER, Fact.SINGLE_CLIENTS, Fact.KNOWN_UNITS}, set()),
     ],
 )
 def test_what_follows_from_declarations(kind, more, less):

@@ -172,6 +172,7 @@ class Algorithm:
         if isinstance(self, SelectsGroups):
             breaks[Fact.FROM_SERVER] = "lets clients hand models to each other"
             breaks[Fact.SINGLE_CLIENTS] = "selects groups of clients"
+            breaks[Fact.KNOWN_UNITS] = "forms the groups itself"
             needs[Fact.ALL_ANSWER] = "plays with groups of clients, of whom each needs the reply of the one before it"
         return needs, breaks
 
