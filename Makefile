@@ -5,7 +5,7 @@ BIN := .venv/bin
 # takes longer than what most of them do.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test quick exhaustive lint docs bench bench-guard clean
+.PHONY: setup demo test quick exhaustive lint generated docs bench bench-guard clean
 
 setup: .venv/ready
 
@@ -38,6 +38,11 @@ quick: setup
 # More cases of what `make test` shows already, before a release: kills, damages, compiled models, orderings.
 exhaustive: setup
 	$(BIN)/python -m pytest -n 3 --dist loadgroup -m exhaustive
+
+# What is written from the declarations in the code: the stub of the public names, and pages of the reference.
+generated: setup
+	PYTHONPATH=tests $(BIN)/python -m support.generated
+	$(BIN)/python -m fedloom.config.composition_page docs/composition.md
 
 lint: setup
 	$(BIN)/ruff check .

@@ -17,6 +17,7 @@ ACROSS_MODULES = {
     "test_composition.py": "every method with every stage and selector",
     "test_docs.py": "the pages of docs/",
     "test_docstrings.py": "what editors and the reference show of public names and methods",
+    "test_generated.py": "files that are generated from the code",
     "test_imports.py": "which folder may import which",
     "test_layout.py": "where tests sit, and names of classes",
     "test_orderings.py": "which method is better than which on real data",

@@ -44,12 +44,6 @@ def imports(statements: list[ast.stmt]) -> set[tuple[str | None, str]]:
     return {(node.module, name.name) for node in statements if isinstance(node, ast.ImportFrom) for name in node.names}
 
 
-def test_the_stub_has_the_names_of_the_lazy_map() -> None:
-    stub = ast.parse(Path(fedloom.__file__).with_name("__init__.pyi").read_text())
-    lazy = {(module, name) for module, names in fedloom._WHERE.items() for name in names}
-    assert imports(stub.body) == lazy, "__init__.pyi needs `from MODULE import NAME as NAME` for every name of _WHERE"
-
-
 def test_lazy_names_of_flows_are_typed() -> None:
     module = ast.parse(Path(flows.__file__).read_text())
     (guarded,) = (node.body for node in module.body if isinstance(node, ast.If))

@@ -1,4 +1,8 @@
-"""The public names of ``fedloom`` as type checkers and editors see them: ``__init__.py`` imports them lazily."""
+"""The public names of ``fedloom`` for type checkers and editors; ``make generated`` writes this file."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
 
 from fedloom.aggregation.bulyan import Bulyan as Bulyan
 from fedloom.aggregation.centred_clipping import CentredClipping as CentredClipping
@@ -16,10 +20,8 @@ from fedloom.aggregation.robust_rule import ShareRule as ShareRule
 from fedloom.aggregation.server_optimizer import ServerOptimizer as ServerOptimizer
 from fedloom.aggregation.trimmed_mean import TrimmedMean as TrimmedMean
 from fedloom.api.compare import Comparison as Comparison
-from fedloom.api.compare import compare as compare
 from fedloom.api.plot import plot as plot
 from fedloom.api.report import report as report
-from fedloom.api.resume import resume as resume
 from fedloom.attacks.alie import ALIE as ALIE
 from fedloom.attacks.sign_flipping import SignFlipping as SignFlipping
 from fedloom.channel.cmfl import CMFL as CMFL
@@ -33,6 +35,7 @@ from fedloom.channel.selectivesgd import SelectiveSGD as SelectiveSGD
 from fedloom.channel.sign import Sign as Sign
 from fedloom.channel.sketch import Sketch as Sketch
 from fedloom.channel.topk import TopK as TopK
+from fedloom.config.method_spec import Method
 from fedloom.core.adversary import Adversary as Adversary
 from fedloom.core.aggregation_context import AggregationContext as AggregationContext
 from fedloom.core.aggregator import Aggregator as Aggregator
@@ -83,6 +86,7 @@ from fedloom.data.read import read as read
 from fedloom.losses.bce import BCE as BCE
 from fedloom.losses.focal import Focal as Focal
 from fedloom.losses.huber import Huber as Huber
+from fedloom.losses.make_objective import LossSpec
 from fedloom.losses.mse import MSE as MSE
 from fedloom.methods.centralised import Centralised as Centralised
 from fedloom.methods.cfl import CFL as CFL
@@ -140,6 +144,7 @@ from fedloom.metrics.classification import Accuracy as Accuracy
 from fedloom.metrics.classification import MacroF1 as MacroF1
 from fedloom.metrics.classification import MicroF1 as MicroF1
 from fedloom.metrics.classification import Recall as Recall
+from fedloom.metrics.make_metrics import MetricSpecs
 from fedloom.metrics.regression import MAE as MAE
 from fedloom.metrics.regression import R2 as R2
 from fedloom.metrics.regression import RMSE as RMSE
@@ -154,12 +159,13 @@ from fedloom.privacy.private_mean import PrivateMean as PrivateMean
 from fedloom.privacy.private_sum import PrivateSum as PrivateSum
 from fedloom.privacy.sample_privacy import SamplePrivacy as SamplePrivacy
 from fedloom.privacy.svt import SVT as SVT
+from fedloom.rounds.early_stopping import EarlyStopping
 from fedloom.runs.plans.advise.advice import Advice as Advice
-from fedloom.runs.plans.advise.advise import advise as advise
+from fedloom.runs.plans.advise.halving import Move
+from fedloom.runs.plans.plan import TaskOf
 from fedloom.runs.plans.sweep import Sweep as Sweep
-from fedloom.runs.plans.sweep import sweep as sweep
 from fedloom.runs.results.history import History as History
-from fedloom.runs.run import run as run
+from fedloom.runs.runner import Observer
 from fedloom.secure.homomorphic_sum import CKKS as CKKS
 from fedloom.secure.secure_sum import SecureSum as SecureSum
 from fedloom.selection.oort import Oort as Oort
@@ -167,8 +173,427 @@ from fedloom.selection.poisson import Poisson as Poisson
 from fedloom.selection.power_of_choice import PowerOfChoice as PowerOfChoice
 from fedloom.selection.random import Random as Random
 from fedloom.selection.rawcs import RAWCS as RAWCS
+from fedloom.tasks.architectures import ModelTable
 from fedloom.tasks.own_data import task_of as task_of
-from fedloom.tasks.task import task as task
+from fedloom.tasks.settings import (
+    Columns,
+    CommunalSpec,
+    DriftSpec,
+    ModelSpec,
+    PartitionSpec,
+    ServerSetSpec,
+    StreamSpec,
+    WithholdSpec,
+)
 
 __version__: str
 __all__: list[str]
+
+def run(
+    task: Task | str,
+    method: Method = ...,
+    *,
+    out: str | Path | None = ...,
+    observers: Sequence[Observer] = ...,
+    track: Sequence[str] = ...,
+    rounds: int = ...,
+    seed: int = ...,
+    weight_by: Literal["samples", "steps", "uniform"] = ...,
+    execution: str = ...,
+    workers: int = ...,
+    engine: str = ...,
+    ray_address: str | None = ...,
+    eval_every: int = ...,
+    eval_clients: int | None = ...,
+    clients_on_global: bool = ...,
+    checkpoint_every: int = ...,
+    size_groups: list[int] | None = ...,
+    new_clients: int = ...,
+    start_from: str | None = ...,
+    local: LocalWork | Mapping[str, Any] | None = ...,
+    sample_privacy: SamplePrivacy | Mapping[str, Any] | None = ...,
+    selection: Any = ...,
+    aggregation: Any = ...,
+    server_optimizer: ServerOptimizer | Mapping[str, Any] | None = ...,
+    channel: list[Any] = ...,
+    downlink: Downlink | Mapping[str, Any] | None = ...,
+    federated_dropout: FederatedDropout | Mapping[str, Any] | None = ...,
+    adversary: Any = ...,
+    prediction: list[Any] = ...,
+    early_stopping: EarlyStopping | Mapping[str, Any] | None = ...,
+) -> History:
+    """Train a task with a method and return what was measured.
+
+    A run with a folder can be stopped at any time and continued with ``fl.resume`` or ``fedloom resume``.
+
+    Args:
+        task: A task, or the name of a task, which is then built with its default settings.
+        method: A method's spec (``"fedprox:mu=0.1"``, with prediction stages ``"fedavg+finetune"``), or a method.
+        out: A folder for the run; it must not contain a run yet. Without it, the run stays in memory.
+        observers: Functions that are called with each round's record.
+        track: Trackers that get every metric too: ``tensorboard``, ``mlflow``, ``wandb``.
+        rounds: The number of rounds.
+        seed: The seed of all random choices: same seed, same bytes.
+        weight_by: What a client's weight in a mean is proportional to.
+        execution: How a cohort trains, of ``fedloom list executions``.
+        workers: Worker processes; they never change a result.
+        engine: Where clients train: auto, or one of ``fedloom list engines``; it never changes a result.
+        ray_address: The host:port of a Ray cluster, or auto for the one of this machine. By default a local Ray
+            is started.
+        eval_every: Evaluate every n rounds; 0 is never.
+        eval_clients: How many clients are evaluated, drawn once. By default all.
+        clients_on_global: Whether the clients' own models are also measured on the global test set.
+        checkpoint_every: Write a checkpoint every n rounds.
+        size_groups: Numbers of training samples at which clients are divided into groups for reports. By
+            default terciles.
+        new_clients: Clients held out of training; they are only evaluated.
+        start_from: Start from the model of a run's folder, of a saved model, or of a .safetensors file. By
+            default a random initial model.
+        local: What a client does between receiving a model and answering.
+        sample_privacy: Clients train by DP-SGD, which protects each of their samples, also from the server.
+        selection: Who takes part in a round, of ``fedloom list selectors``.
+        aggregation: How replies become one, of ``fedloom list aggregators``.
+        server_optimizer: How the server uses the mean of the replies.
+        channel: What is done to updates on their way to the server, in order: ``fedloom list channels``.
+        downlink: How models go down to clients. By default as they are.
+        federated_dropout: Clients train sub-models, some units of every hidden layer.
+        adversary: Clients that attack, of ``fedloom list attacks``.
+        prediction: Stages between training and prediction, in order: ``fedloom list stages``.
+        early_stopping: When to stop before the last round, by the clients' validation data.
+
+    Returns:
+        The history: the config, a record per round, and a row per client. A run that diverged has ``stopped``, and
+        warns with ``fl.StoppedWarning``.
+    """
+
+def compare(
+    task: Task | str | TaskOf,
+    methods: Sequence[Method],
+    *,
+    seeds: int = ...,
+    reach: float | None = ...,
+    out: str | Path | None = ...,
+    observers: Sequence[Observer] = ...,
+    track: Sequence[str] = ...,
+    rounds: int = ...,
+    seed: int = ...,
+    weight_by: Literal["samples", "steps", "uniform"] = ...,
+    execution: str = ...,
+    workers: int = ...,
+    engine: str = ...,
+    ray_address: str | None = ...,
+    eval_every: int = ...,
+    eval_clients: int | None = ...,
+    clients_on_global: bool = ...,
+    checkpoint_every: int = ...,
+    size_groups: list[int] | None = ...,
+    new_clients: int = ...,
+    start_from: str | None = ...,
+    local: LocalWork | Mapping[str, Any] | None = ...,
+    sample_privacy: SamplePrivacy | Mapping[str, Any] | None = ...,
+    selection: Any = ...,
+    aggregation: Any = ...,
+    server_optimizer: ServerOptimizer | Mapping[str, Any] | None = ...,
+    channel: list[Any] = ...,
+    downlink: Downlink | Mapping[str, Any] | None = ...,
+    federated_dropout: FederatedDropout | Mapping[str, Any] | None = ...,
+    adversary: Any = ...,
+    prediction: list[Any] = ...,
+    early_stopping: EarlyStopping | Mapping[str, Any] | None = ...,
+) -> Comparison:
+    """Run several methods on the same data with the same seeds.
+
+    If a method diverges, its measurements are kept and the comparison continues.
+
+    Args:
+        task: A task, the name of a task, or a function from a seed to a task, so that each seed has its own partition
+            and model.
+        methods: Specs (``"fedprox:mu=0.1"``), methods or classes of methods.
+        seeds: How many seeds each method is run with; the first is ``seed`` (default 0).
+        reach: A value of the score; the table then also says after how many rounds each method reached it.
+        out: A folder for the comparison and its report. The same call continues a stopped comparison. With more
+            methods, seeds or rounds it adds them: runs that are there are not repeated.
+        observers: Functions that are called with each round's record.
+        track: Trackers that get every metric too: ``tensorboard``, ``mlflow``, ``wandb``.
+        rounds: The number of rounds.
+        seed: The seed of all random choices: same seed, same bytes.
+        weight_by: What a client's weight in a mean is proportional to.
+        execution: How a cohort trains, of ``fedloom list executions``.
+        workers: Worker processes; they never change a result.
+        engine: Where clients train: auto, or one of ``fedloom list engines``; it never changes a result.
+        ray_address: The host:port of a Ray cluster, or auto for the one of this machine. By default a local Ray
+            is started.
+        eval_every: Evaluate every n rounds; 0 is never.
+        eval_clients: How many clients are evaluated, drawn once. By default all.
+        clients_on_global: Whether the clients' own models are also measured on the global test set.
+        checkpoint_every: Write a checkpoint every n rounds.
+        size_groups: Numbers of training samples at which clients are divided into groups for reports. By
+            default terciles.
+        new_clients: Clients held out of training; they are only evaluated.
+        start_from: Start from the model of a run's folder, of a saved model, or of a .safetensors file. By
+            default a random initial model.
+        local: What a client does between receiving a model and answering.
+        sample_privacy: Clients train by DP-SGD, which protects each of their samples, also from the server.
+        selection: Who takes part in a round, of ``fedloom list selectors``.
+        aggregation: How replies become one, of ``fedloom list aggregators``.
+        server_optimizer: How the server uses the mean of the replies.
+        channel: What is done to updates on their way to the server, in order: ``fedloom list channels``.
+        downlink: How models go down to clients. By default as they are.
+        federated_dropout: Clients train sub-models, some units of every hidden layer.
+        adversary: Clients that attack, of ``fedloom list attacks``.
+        prediction: Stages between training and prediction, in order: ``fedloom list stages``.
+        early_stopping: When to stop before the last round, by the clients' validation data.
+    """
+
+def sweep(
+    task: Task | str | TaskOf,
+    method: Method = ...,
+    *,
+    grid: Mapping[str, Iterable[Any]],
+    seeds: int = ...,
+    metrics: Sequence[str] = ...,
+    out: str | Path | None = ...,
+    rounds: int = ...,
+    seed: int = ...,
+    weight_by: Literal["samples", "steps", "uniform"] = ...,
+    execution: str = ...,
+    workers: int = ...,
+    engine: str = ...,
+    ray_address: str | None = ...,
+    eval_every: int = ...,
+    eval_clients: int | None = ...,
+    clients_on_global: bool = ...,
+    checkpoint_every: int = ...,
+    size_groups: list[int] | None = ...,
+    new_clients: int = ...,
+    start_from: str | None = ...,
+    local: LocalWork | Mapping[str, Any] | None = ...,
+    sample_privacy: SamplePrivacy | Mapping[str, Any] | None = ...,
+    selection: Any = ...,
+    aggregation: Any = ...,
+    server_optimizer: ServerOptimizer | Mapping[str, Any] | None = ...,
+    channel: list[Any] = ...,
+    downlink: Downlink | Mapping[str, Any] | None = ...,
+    federated_dropout: FederatedDropout | Mapping[str, Any] | None = ...,
+    adversary: Any = ...,
+    prediction: list[Any] = ...,
+    early_stopping: EarlyStopping | Mapping[str, Any] | None = ...,
+) -> Sweep:
+    """Run every combination of a grid with the same seeds, choose on validation data, and report test data.
+
+    Where clients have no validation parts, a share of their samples is set aside for the choice.
+
+    Args:
+        task: A task, the name of a task, or a function from a seed to a task.
+        method: A method's spec, a method, or its class.
+        grid: The values to try for each config key, for instance
+            ``{"method.mu": [0.01, 0.1], "local.lr": [0.05, 0.1]}``.
+        seeds: How many seeds each combination is run with; the first is ``seed`` (default 0).
+        metrics: Short names (``fedloom.runs.plans.sweep.METRICS``) or full names, reported on test
+            data; what the first one is on validation data decides the order.
+        out: A folder for the sweep. The same call continues a stopped sweep, and so does ``fedloom resume`` if the task
+            and the method have names.
+        rounds: The number of rounds.
+        seed: The seed of all random choices: same seed, same bytes.
+        weight_by: What a client's weight in a mean is proportional to.
+        execution: How a cohort trains, of ``fedloom list executions``.
+        workers: Worker processes; they never change a result.
+        engine: Where clients train: auto, or one of ``fedloom list engines``; it never changes a result.
+        ray_address: The host:port of a Ray cluster, or auto for the one of this machine. By default a local Ray
+            is started.
+        eval_every: Evaluate every n rounds; 0 is never.
+        eval_clients: How many clients are evaluated, drawn once. By default all.
+        clients_on_global: Whether the clients' own models are also measured on the global test set.
+        checkpoint_every: Write a checkpoint every n rounds.
+        size_groups: Numbers of training samples at which clients are divided into groups for reports. By
+            default terciles.
+        new_clients: Clients held out of training; they are only evaluated.
+        start_from: Start from the model of a run's folder, of a saved model, or of a .safetensors file. By
+            default a random initial model.
+        local: What a client does between receiving a model and answering.
+        sample_privacy: Clients train by DP-SGD, which protects each of their samples, also from the server.
+        selection: Who takes part in a round, of ``fedloom list selectors``.
+        aggregation: How replies become one, of ``fedloom list aggregators``.
+        server_optimizer: How the server uses the mean of the replies.
+        channel: What is done to updates on their way to the server, in order: ``fedloom list channels``.
+        downlink: How models go down to clients. By default as they are.
+        federated_dropout: Clients train sub-models, some units of every hidden layer.
+        adversary: Clients that attack, of ``fedloom list attacks``.
+        prediction: Stages between training and prediction, in order: ``fedloom list stages``.
+        early_stopping: When to stop before the last round, by the clients' validation data.
+    """
+
+def advise(
+    task: Task | str | Callable[[int], Task],
+    minutes: float = ...,
+    *,
+    methods: Sequence[str] | str | None = ...,
+    out: str | Path | None = ...,
+    watch: Callable[[Move], None] = ...,
+    rounds: int = ...,
+    seed: int = ...,
+    weight_by: Literal["samples", "steps", "uniform"] = ...,
+    execution: str = ...,
+    workers: int = ...,
+    engine: str = ...,
+    ray_address: str | None = ...,
+    eval_every: int = ...,
+    eval_clients: int | None = ...,
+    clients_on_global: bool = ...,
+    checkpoint_every: int = ...,
+    size_groups: list[int] | None = ...,
+    new_clients: int = ...,
+    start_from: str | None = ...,
+    local: LocalWork | Mapping[str, Any] | None = ...,
+    sample_privacy: SamplePrivacy | Mapping[str, Any] | None = ...,
+    selection: Any = ...,
+    aggregation: Any = ...,
+    server_optimizer: ServerOptimizer | Mapping[str, Any] | None = ...,
+    channel: list[Any] = ...,
+    downlink: Downlink | Mapping[str, Any] | None = ...,
+    federated_dropout: FederatedDropout | Mapping[str, Any] | None = ...,
+    adversary: Any = ...,
+    prediction: list[Any] = ...,
+) -> Advice:
+    """Find the methods to use for small, intermediate and big clients, with a tournament of methods.
+
+    Args:
+        task: A task, the name of a task, or a function from a seed to a task. A named task without validation data is
+            given some; a task that is a Python object must have validation data.
+        minutes: The approximate duration of the tournament.
+        methods: Only these methods (and ``local``), as specs or as one comma-separated text.
+        out: A folder for the runs. The same call continues a stopped tournament.
+        watch: A function that is called before each run.
+        rounds: The number of rounds.
+        seed: The seed of all random choices: same seed, same bytes.
+        weight_by: What a client's weight in a mean is proportional to.
+        execution: How a cohort trains, of ``fedloom list executions``.
+        workers: Worker processes; they never change a result.
+        engine: Where clients train: auto, or one of ``fedloom list engines``; it never changes a result.
+        ray_address: The host:port of a Ray cluster, or auto for the one of this machine. By default a local Ray
+            is started.
+        eval_every: Evaluate every n rounds; 0 is never.
+        eval_clients: How many clients are evaluated, drawn once. By default all.
+        clients_on_global: Whether the clients' own models are also measured on the global test set.
+        checkpoint_every: Write a checkpoint every n rounds.
+        size_groups: Numbers of training samples at which clients are divided into groups for reports. By
+            default terciles.
+        new_clients: Clients held out of training; they are only evaluated.
+        start_from: Start from the model of a run's folder, of a saved model, or of a .safetensors file. By
+            default a random initial model.
+        local: What a client does between receiving a model and answering.
+        sample_privacy: Clients train by DP-SGD, which protects each of their samples, also from the server.
+        selection: Who takes part in a round, of ``fedloom list selectors``.
+        aggregation: How replies become one, of ``fedloom list aggregators``.
+        server_optimizer: How the server uses the mean of the replies.
+        channel: What is done to updates on their way to the server, in order: ``fedloom list channels``.
+        downlink: How models go down to clients. By default as they are.
+        federated_dropout: Clients train sub-models, some units of every hidden layer.
+        adversary: Clients that attack, of ``fedloom list attacks``.
+        prediction: Stages between training and prediction, in order: ``fedloom list stages``.
+    """
+
+def resume(
+    folder: str | Path,
+    *,
+    task: Task | TaskOf | None = ...,
+    method: Algorithm | None = ...,
+    rounds: int | None = ...,
+    from_round: int | None = ...,
+    settings: Mapping[str, Any] | None = ...,
+    workers: int | None = ...,
+    engine: str | None = ...,
+    ray_address: str | None = ...,
+    observers: Sequence[Observer] = ...,
+    track: Sequence[str] = ...,
+    trust: bool = ...,
+) -> History | Comparison:
+    """Continue a stopped run or comparison. The result has the same bytes as if it had never been stopped.
+
+    Args:
+        folder: The folder of a run or of a comparison.
+        task: The task, if it is a Python object that the folder cannot name.
+        method: The run's method, if it is a Python object. A comparison of Python objects is continued by the call
+            that started it.
+        rounds: More rounds than it was started with, to go on further. The result has the bytes of a run that was
+            started with so many; a run whose rounds depend on their number (the schedule ``cosine``) is refused.
+        from_round: For a run: the round after which it goes on, of which the folder must have a checkpoint (it has the
+            last three). Records of later rounds are forgotten. A run that diverged goes on only this way.
+        settings: With ``from_round``, other settings for what follows, by their keys: ``{"local.lr": 0.01}``. The
+            config then says with which ones the rounds before were played.
+        workers: Another number of worker processes. This argument and the next two never change a result.
+        engine: Another engine, for a run.
+        ray_address: Another Ray cluster, for a run.
+        observers: Functions that are called with the record of each round, including the rounds before the stop.
+        track: Trackers that get every metric too: ``tensorboard``, ``mlflow``, ``wandb``.
+        trust: Whether code that the folder names may run although it has changed since the start, or you have started
+            no run with it on this machine.
+    """
+
+def task(
+    name: str,
+    *,
+    alpha: float | None = ...,
+    path: str | None = ...,
+    target: str = ...,
+    client_column: str = ...,
+    group_column: str | None = ...,
+    ignore: Columns = ...,
+    clients: int | None = ...,
+    partition: PartitionSpec = ...,
+    test_share: float = ...,
+    valid_share: float = ...,
+    communal_per_class: int = ...,
+    communal: CommunalSpec = ...,
+    server_set: ServerSetSpec = ...,
+    label_share: float | None = ...,
+    stream: StreamSpec = ...,
+    model: ModelSpec = ...,
+    model_options: Mapping[str, Any] = ...,
+    models: ModelTable = ...,
+    augment: bool = ...,
+    withhold: WithholdSpec = ...,
+    drift: DriftSpec = ...,
+    options: Mapping[str, Any] = ...,
+    kind: Literal["classes", "number", "labels", "tokens"] | None = ...,
+    loss: LossSpec = ...,
+    metrics: MetricSpecs = ...,
+    seed: int | None = ...,
+) -> Task:
+    """A named task.
+
+    Args:
+        name: A name of ``fedloom list tasks``.
+        alpha: Short for ``partition=dirichlet(alpha)``.
+        path: Your own data: CSV, NPZ, parquet, LEAF or a folder of files.
+        target: The column of your table with the target; several columns of 0 and 1 are labels.
+        client_column: The column of your table that says whose sample it is.
+        group_column: The column of your table whose rows belong together, such as a patient: never split
+            between training and testing.
+        ignore: Columns of your table that are left out.
+        clients: The number of clients. By default the data's own number.
+        partition: How the data are divided, for instance ``dirichlet(0.1)``, ``shards(2)`` or iid. By default
+            the data's own way.
+        test_share: The share of each client's samples that is kept for testing.
+        valid_share: The share of each client's samples that is kept for validation.
+        communal_per_class: Test samples of each class that are set aside for everyone to see.
+        communal: Samples that the server and all clients may see: a share of the training data, or a file.
+        server_set: Samples that only the server has: a share of the training data, another data set, or a file.
+        label_share: The share of each client's training samples that have a label.
+        stream: The tasks in which clients meet the classes, for instance ``{tasks = 5, rounds = 6}``.
+        model: A model of ``fedloom list models``, or your own: net.py:Net. By default the task's own model.
+        model_options: Options of the model.
+        models: The clients' models, where they differ, and who has which; ``model`` is then the server's.
+        augment: Whether training images are shifted and mirrored at random.
+        withhold: A class that some clients lack in their training data, for instance ``{label = 3, clients =
+            2}``.
+        drift: The rounds in which clients exchange their data, for instance ``{rounds = [10]}``.
+        options: Settings that only this kind of task has.
+        kind: What the targets of your own data are: classes, number, labels or tokens. By default what their
+            values show.
+        loss: What models are trained by: a loss of ``fedloom list losses``, or my_file.py:my_loss. By default
+            the usual one of the targets.
+        metrics: What models are measured by, of ``fedloom list metrics``; the first is the score in tables and
+            figures. By default what suits the targets: accuracy, for numbers MAE, for labels macro F1.
+        seed: The seed of the partition and of the initial model. By default the run's seed.
+    """

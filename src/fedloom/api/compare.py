@@ -8,10 +8,12 @@ from typing import Any
 
 from fedloom.api.plot import plot
 from fedloom.config.method_spec import Method, label_of, method_from
+from fedloom.config.schema import RunConfig
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.arguments import list_from, observer_list, path_from, whole_number
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
+from fedloom.registry.setting_arguments import documents_settings
 from fedloom.reports.run_page import write_report
 from fedloom.reports.summary_table import cell_text, evidence, summary, verdict
 from fedloom.runs.plans.compare import PLAN, make_plan, prolong_comparison, run_comparison, write_comparison
@@ -80,6 +82,7 @@ class Comparison(dict[str, list[History]]):
         return self.verdict
 
 
+@documents_settings(RunConfig, without=("task", "method"))
 def compare(
     task: Task | str | TaskOf,
     methods: Sequence[Method],

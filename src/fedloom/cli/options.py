@@ -1,9 +1,9 @@
 """The settings of a run as options: one declaration for ``run``, ``compare``, ``sweep`` and ``advise``.
 
-``SETTINGS`` has a line per option with the config key that it sets. A command with ``@takes_settings`` takes all of
-them, or all but some, and receives the nested values of a config, from the TOML file, the options and ``--set``. A
-command that needs only a few has parameters of the same names and ``@declares_settings``. Options that are not settings
-(``--out``, ``--json`` ...) are annotations.
+A setting that declares a flag (``tasks/settings.py``, ``config/settings.py``) has an option here. A command with
+``@takes_settings`` takes all of them, or all but some, and receives the nested values of a config, from the TOML file,
+the options and ``--set``. A command that needs only a few has parameters of the same names and ``@declares_settings``.
+Options that are not settings (``--out``, ``--json`` ...) are annotations.
 """
 
 from __future__ import annotations
@@ -15,24 +15,28 @@ from collections.abc import Callable, Collection, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_origin
 
 import typer
 
 from fedloom.cli.data_notes import collect_notes
+from fedloom.config.settings import ROUND, RunSettings
+from fedloom.core.local_work import LocalWork
+from fedloom.registry.setting import DeclaredSetting, base_type, declared_settings
+from fedloom.tasks.settings import DATA, TaskSection
 
 SET_HELP = "Any other setting, for instance local.momentum=0.9. Repeatable."
-TASK, LOCAL, ROUND, OUTPUT = "The data", "Local training", "Rounds", "Output"
+LOCAL, OUTPUT = "Local training", "Output"
 
 
 @dataclass(frozen=True)
-class Setting:
+class SettingOption:
     """An option that sets a key of a run's config."""
 
     flag: str
     kind: Any
     key: str
-    """The dotted path in the config; empty for options that ``_combine`` reads itself."""
+    """The dotted path in the config; empty for options that ``collect`` reads itself."""
     panel: str | None
     help: str
     metavar: str | None = None
@@ -50,60 +54,56 @@ class Setting:
         return inspect.Parameter(self.parameter, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
+def declared_options(owner: type, section: str = "") -> list[SettingOption]:
+    """The options of the settings that a class declares with a flag."""
+    return [
+        SettingOption(
+            one.setting.flag, _option_type(one.kind), section + one.name, one.setting.panel, _option_help(one)
+        )
+        for one in declared_settings(owner)
+        if one.setting.flag is not None
+    ]
+
+
+def _option_type(kind: Any) -> Any:
+    found = base_type(kind)
+    return list[str] if get_origin(found) is list else found if found in (int, float, bool) else str
+
+
+def _option_help(one: DeclaredSetting) -> str:
+    usual = one.setting.usual or ("" if one.default in (None, [], {}) else str(one.default))
+    repeatable = " Repeatable." if isinstance(one.default, list) else ""
+    shown = re.sub("`(.*?)`", r"[b]\1[/b]", one.setting.help)
+    return (f"{shown.rstrip('.')} (default: {usual})." if usual else shown) + repeatable
+
+
+def local_option(name: str, flag: str, kind: type) -> SettingOption:
+    """The option of a setting of local work, with the help of its docstring."""
+    (words,) = re.findall(rf"^ +{name}: (.*)$", LocalWork.__doc__ or "", re.MULTILINE)
+    return SettingOption(flag, kind, f"local.{name}", LOCAL, words)
+
+
 SETTINGS = (
-    Setting("--task", str, "task.name", TASK, "A task of [b]fedloom list tasks[/b] (default: digits)."),
-    Setting("--data", str, "task.path", TASK, "Your own data instead: CSV, NPZ, parquet, LEAF or per-client NPZ."),
-    Setting("--target", str, "task.target", TASK, "The label column of --data (default: label)."),
-    Setting(
-        "--client-column", str, "task.client_column", TASK, "The client column of --data (default: client, if present)."
+    *declared_options(TaskSection, "task."),
+    SettingOption("--alpha", float, "", DATA, "Dirichlet label skew: 0.1 is strong, 100 is almost none."),
+    local_option("epochs", "--epochs", int),
+    local_option("batch_size", "--batch-size", int),
+    local_option("lr", "--lr", float),
+    *declared_options(RunSettings),
+    SettingOption(
+        "--selection", str, "", ROUND, "Client selection, see [b]fedloom list selectors[/b] (default: random)."
     ),
-    Setting(
-        *("--group-column", str, "task.group_column", TASK),
-        "The column of --data whose rows belong together (a patient): never split between training and testing.",
-    ),
-    Setting("--ignore", list[str], "task.ignore", TASK, "A column of --data that is not a feature. Repeatable."),
-    Setting(
-        *("--kind", str, "task.kind", TASK),
-        "What the target is: classes, number, labels or tokens (default: what its values show).",
-    ),
-    Setting(
-        *("--loss", str, "task.loss", TASK),
-        "A loss of [b]fedloom list losses[/b], or my_file.py:my_loss (default: the usual one of the target).",
-    ),
-    Setting("--clients", int, "task.clients", TASK, "The number of clients."),
-    Setting("--alpha", float, "", TASK, "Dirichlet label skew: 0.1 is strong, 100 is almost none."),
-    Setting("--partition", str, "", TASK, "Another partition of the data, for instance 'shards(2)' or iid."),
-    Setting("--model", str, "task.model", TASK, "A model of [b]fedloom list models[/b], or your own: net.py:Net."),
-    Setting("--epochs", int, "local.epochs", LOCAL, "Local epochs per round."),
-    Setting("--batch-size", int, "local.batch_size", LOCAL, "Local batch size; 0 is all data at once."),
-    Setting("--lr", float, "local.lr", LOCAL, "Local learning rate."),
-    Setting("--rounds", int, "rounds", ROUND, "The number of rounds (default: 20)."),
-    Setting("--selection", str, "", ROUND, "Client selection, see [b]fedloom list selectors[/b] (default: random)."),
-    Setting("--fraction", float, "selection.fraction", ROUND, "Share of clients per round (default: 1)."),
-    Setting("--number", int, "selection.number", ROUND, "Number of clients per round, instead of a share."),
-    Setting("--new-clients", int, "new_clients", ROUND, "Clients held out of training; they are only evaluated."),
-    Setting("--seed", int, "seed", ROUND, "Same seed, same bytes (default: 0)."),
-    Setting("--workers", int, "workers", ROUND, "Worker processes; they never change a result."),
-    Setting(
-        *("--engine", str, "engine", ROUND),
-        "Where clients train: auto, or one of [b]fedloom list engines[/b]; it never changes a result.",
-    ),
-    Setting(
-        *("--ray-address", str, "ray_address", ROUND),
-        "The host:port of a Ray cluster, or auto; by default a local Ray is started.",
-    ),
-    Setting(
+    SettingOption("--fraction", float, "selection.fraction", ROUND, "Share of clients per round (default: 1)."),
+    SettingOption("--number", int, "selection.number", ROUND, "Number of clients per round, instead of a share."),
+    SettingOption(
         *("--patience", int, "early_stopping.patience", ROUND),
         "Stop after this many evaluations without a better score on validation data (task.valid_share).",
     ),
-    Setting(
-        *("--start-from", str, "start_from", ROUND),
-        "Start from the model of a run's folder, of a saved model, or of a .safetensors file.",
-    ),
-    Setting("--execution", str, "execution", ROUND, "auto, vectorised, loop or compiled."),
-    Setting("--eval-every", int, "eval_every", ROUND, "Evaluate every n rounds; 0 is never."),
-    Setting("--set", list[str], "", None, SET_HELP, metavar="KEY=VALUE"),
+    SettingOption("--set", list[str], "", None, SET_HELP, metavar="KEY=VALUE"),
 )
+"""Every option that sets a key of the config: those that settings declare, and shortcuts to settings of parts."""
+OWN_READING = ("partition",)
+"""Declared options that ``collect`` reads itself."""
 BY_NAME = {setting.parameter: setting for setting in SETTINGS}
 
 Config = Annotated[
@@ -202,7 +202,7 @@ def collect(file: Path | None, options: Mapping[str, Any]) -> Values:
     _set_selection(values, options.get("selection"))
     for name, value in options.items():
         setting = BY_NAME[name]
-        if value is not None and setting.key:
+        if value is not None and setting.key and name not in OWN_READING:
             set_nested(values, setting.key, value, setting.flag)
     if "path" in values.get("task", {}):
         values["task"].setdefault("name", "own")

@@ -167,7 +167,7 @@ def fresh_folder(name: str) -> Path:
 
 def fresh_plan_folder(kind: str, values: Mapping[str, Any]) -> Path:
     """A folder below ``runs/`` for a plan over a config's values, which does not exist yet."""
-    from fedloom.config.schema import DEFAULT_TASK
+    from fedloom.tasks.settings import DEFAULT_TASK
 
     return fresh_folder(f"{kind}-{values.get('task', {}).get('name', DEFAULT_TASK)}")
 

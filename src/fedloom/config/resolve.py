@@ -7,21 +7,22 @@ are the same run wherever they come from.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from fedloom.config.method_spec import method_from, with_method
 from fedloom.config.python_objects import refuse_to_run
-from fedloom.config.schema import DEFAULT_TASK, RunConfig, with_task_section
+from fedloom.config.schema import RunConfig, with_task_section
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
-from fedloom.registry.kinds import METHODS, PARTS, TASKS
+from fedloom.registry.kinds import METHODS, PARTITIONS, PARTS, TASKS
 from fedloom.registry.nested_keys import set_nested
 from fedloom.registry.user_classes import resolve_user_file
 from fedloom.registry.validation import read_toml, toml_value, validate
 from fedloom.tasks.builder import TaskSettings, task_builder
+from fedloom.tasks.settings import DEFAULT_TASK, TaskSection
 from fedloom.tasks.task import build_task
 
 CHANGEABLE = ("local", "method", "selection", "aggregation", "weight_by", "eval_every", "eval_clients")
@@ -46,10 +47,27 @@ def resolve(values: Mapping[str, Any], where: str = "the configuration", *, task
     if isinstance(values.get("start_from"), str | Path):
         parts["start_from"] = str(Path(values["start_from"]).expanduser().resolve())
     weights = {"weight_by": "uniform"} if getattr(parts["selection"], "draws_by_size", False) else {}
+    _refuse_settings_of_partitions(values.get("task"))
     config: RunConfig = validate(RunConfig, {**weights, **values, **parts}, where)
     config.check()
     _check_seeds(config, where)
     return config if task is not None else _with_complete_task(config)
+
+
+def _refuse_settings_of_partitions(task: Any) -> None:
+    """Say where ``alpha`` belongs: no key of the section ``task`` is like it."""
+    known = {one.name for one in fields(TaskSection)}
+    for key in task if isinstance(task, Mapping) else ():
+        owners = [] if key in known else [name for name, kind in PARTITIONS.items() if key in _field_names(kind)]
+        if owners:
+            raise FedloomError(
+                f"unknown key task.{key}: it is a setting of the partition, so set task.partition.{key}, and "
+                f'task.partition.name = "{owners[0]}".'
+            )
+
+
+def _field_names(kind: Any) -> set[str]:
+    return {one.name for one in fields(kind)}
 
 
 def _check_seeds(config: RunConfig, where: str) -> None:
@@ -123,11 +141,9 @@ def read_run_file(path: Path) -> dict[str, Any]:
 
 def task_settings(config: RunConfig) -> TaskSettings:
     """The settings of a config's task; its seed is the run's unless it has one of its own."""
-    values = {name: getattr(config.task, name) for name in type(config.task).model_fields}
+    values = {one.name: getattr(config.task, one.name) for one in fields(config.task)}
     seed = config.seed if config.task.seed is None else config.task.seed
-    values |= {"name": TASKS.canonical(config.task.name), "ignore": tuple(config.task.ignore), "seed": seed}
-    values |= {"metrics": tuple(config.task.metrics)}
-    return TaskSettings(**values)
+    return TaskSettings(**{**values, "name": TASKS.canonical(config.task.name), "seed": seed})
 
 
 def task_from_config(config: RunConfig) -> Task:

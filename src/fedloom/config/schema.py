@@ -8,37 +8,29 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import fields
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import tomli_w
-from pydantic import BaseModel, BeforeValidator, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict
 
 from fedloom.aggregation.mean import Mean
 from fedloom.aggregation.server_optimizer import ServerOptimizer
 from fedloom.channel.downlink import Downlink
+from fedloom.config.settings import RunSettings
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.local_work import LocalWork
 from fedloom.core.model.sub_models import FederatedDropout
-from fedloom.data.changes.class_stream import ClassStream, require_stream_table
-from fedloom.data.changes.communal_set import Communal, communal_table
-from fedloom.data.changes.concept_drift import Drift
-from fedloom.data.changes.server_set import ServerSet, server_table
-from fedloom.data.changes.withheld_class import Withhold
 from fedloom.engines import ENGINES
-from fedloom.metrics.make_metrics import metric_list
 from fedloom.privacy.sample_privacy import SamplePrivacy
-from fedloom.registry.kinds import PARTITIONS, PARTS
+from fedloom.registry.kinds import PARTS
 from fedloom.registry.plain_values import hyperparameters, without_none
+from fedloom.registry.setting import Setting
 from fedloom.registry.validation import validate
 from fedloom.rounds.early_stopping import EarlyStopping
 from fedloom.selection.random import Random
-from fedloom.tasks.builder import TaskSettings
+from fedloom.tasks.settings import TaskSection
 from fedloom.training.execution import EXECUTIONS
-
-DEFAULT_TASK = "digits"
-DEFAULT_ROUNDS = 20
 
 
 class Strict(BaseModel):
@@ -47,95 +39,35 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class TaskConfig(Strict):
-    """Data and model. ``name`` is a task of ``fedloom list tasks`` or ``own``, with ``path`` naming the file."""
+class RunConfig(RunSettings, Strict):
+    """All settings of a run: single values (``config/settings.py``), and the sections and parts below."""
 
-    name: str = DEFAULT_TASK
-    path: str | None = None
-    target: str = TaskSettings.target
-    client_column: str = TaskSettings.client_column
-    group_column: str | None = None
-    ignore: list[str] = []
-    clients: int | None = None
-    partition: dict[str, Any] | str | None = None
-    test_share: float = TaskSettings.test_share
-    valid_share: float = TaskSettings.valid_share
-    communal_per_class: int = TaskSettings.communal_per_class
-    communal: Annotated[Communal | None, BeforeValidator(communal_table)] = None
-    """Samples that the server and all clients may see: a share of the training data, or a file."""
-    server_set: Annotated[ServerSet | None, BeforeValidator(server_table)] = None
-    """Samples that only the server has: a share of the training data, another data set, or a file."""
-    label_share: float | None = None
-    """The share of each client's training samples that have a label."""
-    stream: Annotated[ClassStream | None, BeforeValidator(require_stream_table)] = None
-    """The tasks in which clients meet the classes."""
-    model: str | None = None
-    model_options: dict[str, Any] = {}
-    models: dict[str, Any] = {}
-    """The clients' models, where they differ, and who has which; ``model`` is then the server's."""
-    augment: bool = TaskSettings.augment
-    withhold: Withhold | None = None
-    drift: Drift | None = None
-    options: dict[str, Any] = {}
-    """Settings that only this kind of task has, for instance which label a flow task predicts."""
-    kind: Literal["classes", "number", "labels", "tokens"] | None = None
-    """What the targets of your own data are, where their values do not show it."""
-    loss: str | dict[str, Any] | None = None
-    """What models are trained by; None is the usual loss of the targets."""
-    metrics: Annotated[list[str | dict[str, Any]], BeforeValidator(metric_list)] = []
-    """What models are measured by; the first is the task's score. None: the objective's score, accuracy."""
-    seed: int | None = None
-    """The seed of the partition and of the initial model; the run's seed by default."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_settings_of_partitions(cls, values: Any) -> Any:
-        """Say where ``alpha`` belongs: no key of this section is like it."""
-        for key in set(values) - set(cls.model_fields) if isinstance(values, Mapping) else ():
-            owners = [name for name, kind in PARTITIONS.items() if key in {one.name for one in fields(kind)}]
-            if owners:
-                raise FedloomError(
-                    f"unknown key task.{key}: it is a setting of the partition, so set task.partition.{key}, and "
-                    f'task.partition.name = "{owners[0]}".'
-                )
-        return values
-
-
-class RunConfig(Strict):
-    """All settings of a run. ``workers``, ``engine`` and ``checkpoint_every`` never change a result."""
-
-    rounds: int = DEFAULT_ROUNDS
-    seed: int = 0
-    weight_by: Literal["samples", "steps", "uniform"] = "samples"
-    execution: str = "auto"
-    workers: int = 1
-    engine: str = "auto"
-    ray_address: str | None = None
-    """The Ray cluster's ``host:port``, or ``auto`` for the one of this machine; a local Ray is started by default."""
-    eval_every: int = 1
-    eval_clients: int | None = None
-    clients_on_global: bool = False
-    checkpoint_every: int = 1
-    size_groups: list[int] | None = None
-    task: TaskConfig = TaskConfig()
-    method: dict[str, Any] = {"name": "fedavg"}
-    local: LocalWork = LocalWork()
-    sample_privacy: SamplePrivacy | None = None
-    """Clients train by DP-SGD, which protects each of their samples, also from the server."""
-    selection: Any = Random()
-    aggregation: Any = Mean()
-    server_optimizer: ServerOptimizer | None = None
-    channel: list[Any] = []
-    downlink: Downlink | None = None
-    """How models go down to clients; as they are by default."""
-    federated_dropout: FederatedDropout | None = None
-    """Clients train sub-models, some units of every hidden layer."""
-    adversary: Any = None
-    prediction: list[Any] = []
-    new_clients: int = 0
-    early_stopping: EarlyStopping | None = None
-    start_from: str | None = None
-    """A run's folder, a saved model's, or a .safetensors file: the initial model, instead of a random one."""
+    task: Annotated[TaskSection, Setting("Data and model: the settings of a task.")] = TaskSection()
+    method: Annotated[dict[str, Any], Setting("The method and its settings, of `fedloom list methods`.")] = {
+        "name": "fedavg"
+    }
+    local: Annotated[LocalWork, Setting("What a client does between receiving a model and answering.")] = LocalWork()
+    sample_privacy: Annotated[
+        SamplePrivacy | None,
+        Setting("Clients train by DP-SGD, which protects each of their samples, also from the server."),
+    ] = None
+    selection: Annotated[Any, Setting("Who takes part in a round, of `fedloom list selectors`.")] = Random()
+    aggregation: Annotated[Any, Setting("How replies become one, of `fedloom list aggregators`.")] = Mean()
+    server_optimizer: Annotated[ServerOptimizer | None, Setting("How the server uses the mean of the replies.")] = None
+    channel: Annotated[
+        list[Any], Setting("What is done to updates on their way to the server, in order: `fedloom list channels`.")
+    ] = []
+    downlink: Annotated[Downlink | None, Setting("How models go down to clients.", usual="as they are")] = None
+    federated_dropout: Annotated[
+        FederatedDropout | None, Setting("Clients train sub-models, some units of every hidden layer.")
+    ] = None
+    adversary: Annotated[Any, Setting("Clients that attack, of `fedloom list attacks`.")] = None
+    prediction: Annotated[
+        list[Any], Setting("Stages between training and prediction, in order: `fedloom list stages`.")
+    ] = []
+    early_stopping: Annotated[
+        EarlyStopping | None, Setting("When to stop before the last round, by the clients' validation data.")
+    ] = None
     made_by: dict[str, str] = {}
 
     @property
@@ -144,21 +76,7 @@ class RunConfig(Strict):
         return self.sample_privacy is not None or any(step.covers_replies for step in self.channel)
 
     def check(self) -> RunConfig:
-        """The same config; an impossible value is an error."""
-        for name in ("rounds", "workers", "checkpoint_every"):
-            if getattr(self, name) < 1:
-                raise FedloomError(f"{name}={getattr(self, name)}: it must be at least 1.")
-        if self.new_clients < 0:
-            raise FedloomError(f"new_clients={self.new_clients}: it must not be negative.")
-        if self.eval_every < 0:
-            raise FedloomError(f"eval_every={self.eval_every}: use 0 for never, or a number of rounds.")
-        if self.eval_clients is not None and self.eval_clients < 1:
-            raise FedloomError(f"eval_clients={self.eval_clients}: it must be at least 1.")
-        if self.task.clients is not None and self.task.clients < 1:
-            raise FedloomError(f"clients={self.task.clients}: a federation needs at least one client.")
-        for name in ("test_share", "valid_share"):
-            if not 0 <= getattr(self.task, name) < 1:
-                raise FedloomError(f"task.{name}={getattr(self.task, name)}: a share is at least 0 and less than 1.")
+        """The same config; parts and names that do not go together are an error."""
         if not callable(self.selection):
             raise FedloomError(f"selection={self.selection!r}: a selector needs a method __call__(self, pool).")
         if self.execution not in EXECUTIONS:
@@ -181,10 +99,22 @@ class RunConfig(Strict):
             raise FedloomError(f"ray_address={self.ray_address}: write host:port, for instance 10.0.0.5:6379, or auto.")
 
 
+def with_settings(config: RunConfig, changes: Mapping[str, Any], where: str = "") -> RunConfig:
+    """The config with other settings, which are checked as those of a file are.
+
+    Args:
+        config: The config.
+        changes: The new values by their keys.
+        where: What an error calls them; empty for arguments of a call.
+    """
+    changed: RunConfig = validate(RunConfig, {**dict(config), **changes}, where)
+    return changed.check()
+
+
 def with_task_section(config: RunConfig, section: Mapping[str, Any]) -> RunConfig:
     """The config with another section ``task``; its seed is left out if it is the run's."""
     kept = {key: value for key, value in section.items() if key != "seed" or value != config.seed}
-    return config.model_copy(update={"task": validate(TaskConfig, kept, "the section task")})
+    return config.model_copy(update={"task": validate(TaskSection, kept, "the section task")})
 
 
 def as_plain(config: RunConfig, algorithm: Algorithm) -> dict[str, Any]:

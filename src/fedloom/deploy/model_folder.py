@@ -125,12 +125,12 @@ def _for_prediction(blueprint: Blueprint, architecture: int) -> Blueprint:
     models that differ it has one."""
     usual, config = RunConfig(), blueprint.config
     metrics = [metric for metric in config.task.metrics if not named_code({"task": {"metrics": [metric]}})]
-    task = config.task.model_copy(update={"metrics": metrics})
+    task = replace(config.task, metrics=metrics)
     if blueprint.architectures:
         initial = blueprint.architectures[architecture]
         blueprint = replace(blueprint, initial=initial.row, constants=initial.constants, architectures=())
         model, options = split_spec(list(complete_models(task.models).values())[architecture]["model"])
-        task = task.model_copy(update={"model": model, "model_options": options, "models": {}})
+        task = replace(task, model=model, model_options=options, models={})
     trained = {kind.key: getattr(usual, kind.key) for kind in PARTS}
     trained |= {"method": {"name": "fedavg"}, "task": task}
     config = config.model_copy(update=trained)

@@ -9,15 +9,15 @@ from typing import Any
 
 from fedloom.config.method_spec import Method, method_from, run_label
 from fedloom.config.resolve import method_from_config, resolve, task_from_config
-from fedloom.config.schema import DEFAULT_ROUNDS
+from fedloom.config.schema import RunConfig, with_settings
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.arguments import observer_list, path_from
 from fedloom.core.errors import FedloomError, StoppedWarning
-from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task, check_task
 from fedloom.metrics.make_metrics import complete_metrics
 from fedloom.registry.kinds import METHODS
 from fedloom.registry.plain_values import hyperparameters
+from fedloom.registry.setting_arguments import documents_settings
 from fedloom.runs.folder.load_config import load_config_to_resume
 from fedloom.runs.more_rounds import with_rounds
 from fedloom.runs.prepare import prepare
@@ -28,14 +28,12 @@ from fedloom.runs.trackers import make_trackers
 from fedloom.tasks.task import task as named_task
 
 
+@documents_settings(RunConfig, without=("task", "method"))
 def run(
     task: Task | str,
     method: Method = "fedavg",
     *,
-    rounds: int = DEFAULT_ROUNDS,
-    seed: int = 0,
     out: str | Path | None = None,
-    local: LocalWork | Mapping[str, Any] | None = None,
     observers: Sequence[Observer] = (),
     track: Sequence[str] = (),
     **settings: Any,
@@ -47,23 +45,19 @@ def run(
     Args:
         task: A task, or the name of a task, which is then built with its default settings.
         method: A method's spec (``"fedprox:mu=0.1"``, with prediction stages ``"fedavg+finetune"``), or a method.
-        rounds: How many rounds to train.
-        seed: The seed of every random choice. The same seed gives the same bytes.
         out: A folder for the run; it must not contain a run yet. Without it, the run stays in memory.
-        local: The local work of the clients, or some of its settings; the others keep the task's defaults.
         observers: Functions that are called with each round's record.
         track: Trackers that get every metric too: ``tensorboard``, ``mlflow``, ``wandb``.
-        **settings: Any other key of a run's config: ``selection={"fraction": 0.1}``, ``workers=2``,
-            ``weight_by="uniform"``, ``server_optimizer={"kind": "yogi"}``, ``execution="loop"``, ``eval_every=5``,
-            ``early_stopping={"patience": 5}``, ``start_from="runs/first"`` ...
+        **settings: Any key of a run's config, see the reference: ``rounds=30``, ``local={"lr": 0.05}``, ``workers=2``,
+            ``selection={"fraction": 0.1}``, ``server_optimizer={"kind": "yogi"}`` ...
 
     Returns:
         The history: the config, a record per round, and a row per client. A run that diverged has ``stopped``, and
         warns with ``fl.StoppedWarning``.
     """
-    task = named_task(task, seed=seed) if isinstance(task, str) else check_task(task)
+    task = named_task(task, seed=settings.get("seed")) if isinstance(task, str) else check_task(task)
     watch, folder = observer_list(observers), None if out is None else path_from("out", out)
-    values = {"rounds": rounds, "seed": seed, "local": local, "task": task_section(task), **settings}
+    values = {**settings, "task": task_section(task)}
     values["method"] = method if isinstance(method, str) else method_section(method_from(method))
     config = resolve(values, "the run's settings", task=None if task.is_named else task)
     algorithm = method_from_config(config) if isinstance(method, str) else method_from(method)
@@ -114,10 +108,9 @@ def resume_run(
         )
     config = load_config_to_resume(folder, task=task, method=method, settings=settings or {})
     config = with_rounds(config, rounds)
-    if engine is not None:
-        config = config.model_copy(update={"engine": engine, "ray_address": None})
-    changes = {"workers": workers, "ray_address": ray_address}
-    config = config.model_copy(update={key: value for key, value in changes.items() if value is not None}).check()
+    changes = {"engine": engine, "workers": workers, "ray_address": ray_address}
+    given = {key: value for key, value in changes.items() if value is not None}
+    config = with_settings(config, ({"ray_address": None} if engine is not None else {}) | given)
     prepared = prepare(task or task_from_config(config), method or method_from_config(config), config)
     observed: list[Observer] = [*watch, *make_trackers(track, folder, folder.name)]
     return resume_prepared(prepared, folder, observed, from_round=from_round)

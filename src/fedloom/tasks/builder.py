@@ -8,12 +8,13 @@ tasks in ``registry/builtin.py``; nothing else in the library asks what kind of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
+from annotated_types import Ge
 from torch import Tensor, nn
 
 from fedloom.core.algorithm import Algorithm
@@ -22,38 +23,20 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.metric import Metric
 from fedloom.core.objective import Loss
 from fedloom.core.task import FederationView, Task
-from fedloom.data.changes.class_stream import ClassStream, require_stream_table
-from fedloom.data.changes.communal_set import Communal, communal_table
-from fedloom.data.changes.concept_drift import Drift
-from fedloom.data.changes.server_set import ServerSet, server_table
-from fedloom.data.changes.withheld_class import Withhold
-from fedloom.data.partition.base import Partitioner
 from fedloom.data.tables.schema import ClientSizes, DataSchema, SampleColumns
-from fedloom.losses.make_objective import LossSpec, complete_loss
-from fedloom.metrics.make_metrics import MetricSpecs, complete_metrics
-from fedloom.models import Maker
+from fedloom.losses.make_objective import complete_loss
+from fedloom.metrics.make_metrics import complete_metrics
 from fedloom.registry.kinds import TASKS
 from fedloom.registry.plain_values import without_none
 from fedloom.registry.registry import is_importable
+from fedloom.registry.setting import Setting
 from fedloom.registry.spec import split_spec
 from fedloom.registry.user_classes import resolve_user_file, user_class_name
-from fedloom.registry.validation import validate
-from fedloom.tasks.architectures import ModelTable, complete_models
+from fedloom.tasks.architectures import complete_models
+from fedloom.tasks.settings import TaskSection
 
-TABLES: Mapping[str, type[Any]] = {
-    "withhold": Withhold,
-    "drift": Drift,
-    "communal": Communal,
-    "server_set": ServerSet,
-    "stream": ClassStream,
-}
+TABLES = ("withhold", "drift", "communal", "server_set", "stream")
 """The settings that are tables of settings."""
-AS_TABLE: Mapping[str, Callable[[object], object]] = {
-    "communal": communal_table,
-    "server_set": server_table,
-    "stream": require_stream_table,
-}
-"""How a value of such a setting is read that is not a table."""
 OF_COLUMNS = ("communal_per_class", "communal", "server_set", "label_share", "stream")
 """The settings that only tasks whose samples are entries of columns have."""
 
@@ -65,53 +48,10 @@ def with_absolute_path(table: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class TaskSettings:
-    """The settings of a task, as a config's section ``[task]`` and the arguments of ``fl.task`` give them."""
+class TaskSettings(TaskSection):
+    """The settings of one task, whose seed is known."""
 
-    name: str
-    clients: int | None = None
-    partition: Partitioner | str | Mapping[str, Any] | None = None
-    model: str | nn.Module | Maker | None = None
-    """A model's name, a module, or a class or function that makes one; None is the task's default model."""
-    model_options: Mapping[str, Any] = field(default_factory=dict)
-    models: ModelTable = field(default_factory=dict)
-    """The clients' models, where they differ, and who has which; ``model`` is then the server's."""
-    test_share: float = 0.2
-    valid_share: float = 0.0
-    communal_per_class: int = 0
-    """Test samples of each class that are set aside for everyone to see."""
-    communal: float | Communal | Mapping[str, Any] | None = None
-    """A share of all clients' training data, or a file, that everyone may see."""
-    server_set: float | ServerSet | Mapping[str, Any] | None = None
-    """Samples that only the server has."""
-    label_share: float | None = None
-    """The share of each client's training samples that have a label."""
-    stream: ClassStream | Mapping[str, Any] | None = None
-    """The tasks in which clients meet the classes."""
-    augment: bool = False
-    withhold: Withhold | Mapping[str, Any] | None = None
-    """A class that some clients lack in their training data."""
-    drift: Drift | Mapping[str, Any] | None = None
-    """The rounds in which clients' data change."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    """Settings that only this kind of task has."""
-    path: str | None = None
-    """The user's file or folder, for a task that reads one."""
-    target: str = "label"
-    """The column of a user's table that holds the label."""
-    client_column: str = "client"
-    """The column of a user's table that says whose sample it is."""
-    group_column: str | None = None
-    """The column of a user's table that says which samples belong together, such as a patient."""
-    ignore: Sequence[str] = ()
-    """Columns of a user's table that are left out."""
-    kind: str | None = None
-    """What the user's targets are (classes, number, labels or tokens), where their values do not show it."""
-    loss: LossSpec = None
-    """What models are trained by; None is the usual loss of the targets."""
-    metrics: MetricSpecs = ()
-    """What models are measured by; the first is the task's score. None: the objective's score."""
-    seed: int = 0
+    seed: Annotated[int, Ge(0), Setting("The seed of the partition and of the initial model.")] = 0
 
     def with_named_model(self) -> TaskSettings:
         """These settings with the model's name and its options apart (``net.py:Net:width=32``), and an absolute path.
@@ -134,12 +74,8 @@ class TaskSettings:
             **others: The complete values of settings whose defaults depend on the kind of task.
         """
         others["path"] = self.path and str(Path(self.path).resolve())
-        for key, kind in TABLES.items():
-            value = getattr(self, key)
-            if value is not None:
-                table = AS_TABLE[key](value) if key in AS_TABLE else value
-                others[key] = with_absolute_path(validate(kind, table, f"task.{key}"))
-        others["metrics"] = complete_metrics(self.metrics)
+        others |= {key: with_absolute_path(getattr(self, key)) for key in TABLES}
+        others["metrics"] = list(complete_metrics(self.metrics))
         others["loss"] = complete_loss(self.loss)
         others["models"] = models = complete_models(self.models)
         if models and self.model is None:  # the server has the model that is named first

@@ -177,7 +177,7 @@ def _settings(federation: Federation, settings: TaskSettings) -> tuple[TaskSetti
         named: dict[str, Any] = {"loss": complete_loss(settings.loss), "metrics": complete_metrics(settings.metrics)}
         return replace(settings, clients=federation.clients, **named), {"data": "arrays in memory"}
     read_with = {COLUMNS.get(key, key): value for key, value in federation.read_with.items() if key != TITLE}
-    read_with["ignore"] = tuple(read_with.get("ignore", ()))
+    read_with["ignore"] = list(read_with.get("ignore", ()))
     if not isinstance(read_with.get("target", ""), str):
         read_with["target"] = ",".join(read_with["target"])
     known = {key: value for key, value in read_with.items() if hasattr(settings, key)}

@@ -95,7 +95,7 @@ class Blueprint:
         check_deployable(config, task, algorithm, names)
         if task.architectures is not None:  # sites that are added must not change who has which model
             models = numbered_models(config.task.models, task.architectures)
-            config = config.model_copy(update={"task": config.task.model_copy(update={"models": models})})
+            config = config.model_copy(update={"task": replace(config.task, models=models)})
             task = task_from_config(config)
         federation, deployment = task.federation, task_builder(config.task.name).deployment
         prepared = prepare(task, algorithm, config)
@@ -201,7 +201,7 @@ class Blueprint:
         """
         task, schema = self.config.task, self.schema.model_copy(update={"sites": tuple(sites)})
         if task.clients is not None:
-            task = task.model_copy(update={"clients": len(sites)})
+            task = replace(task, clients=len(sites))
         return replace(self, config=self.config.model_copy(update={"task": task}), schema=schema)
 
     def server_task(self, sizes: Mapping[int, ClientSizes]) -> Task:

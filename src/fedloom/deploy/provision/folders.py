@@ -108,7 +108,7 @@ def init(
             name=name,
             client=number,
             server=site_address(host, port),
-            data=SiteData(rehearsal=rehearsal, target=task.target, ignore=task.ignore),
+            data=SiteData(rehearsal=rehearsal, target=task.target, ignore=list(task.ignore)),
         )
         for number, name in enumerate(everyone)
     ]

@@ -119,7 +119,7 @@ def add(
         settings = _with_site(settings, site)
     server = folders.site_address(settings.host, settings.port)
     client, task = settings.everyone.index(site), blueprint.config.task
-    data = SiteData(rehearsal=rehearsal, target=task.target, ignore=task.ignore)
+    data = SiteData(rehearsal=rehearsal, target=task.target, ignore=list(task.ignore))
     site_settings = SiteSettings(name=site, client=client, server=server, data=data)
     run = blueprint.with_sites(settings.sites[: max(client + 1, len(blueprint.sites))])
     evaluates = site == settings.evaluator

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.config.method_spec import label_of, method_from, with_method
-from fedloom.config.schema import DEFAULT_ROUNDS
+from fedloom.config.settings import DEFAULT_ROUNDS
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.arguments import real_number, whole_number
 from fedloom.core.errors import FedloomError

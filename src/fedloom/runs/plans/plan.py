@@ -18,7 +18,8 @@ from typing import Any
 
 import fedloom
 from fedloom.config.resolve import method_from_config, resolve, task_from_config
-from fedloom.config.schema import DEFAULT_ROUNDS, RunConfig, to_toml
+from fedloom.config.schema import RunConfig, to_toml
+from fedloom.config.settings import DEFAULT_ROUNDS
 from fedloom.core.adversary import Adversary
 from fedloom.core.algorithm import Algorithm, exchanges
 from fedloom.core.errors import FedloomError, unwritable

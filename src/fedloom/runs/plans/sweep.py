@@ -14,12 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.config.method_spec import Method, method_from, with_method
+from fedloom.config.schema import RunConfig
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.arguments import path_from, whole_number
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.task import Task
 from fedloom.plotting.style import save_figure
 from fedloom.registry.plain_values import hyperparameters, without_none
+from fedloom.registry.setting_arguments import documents_settings
 from fedloom.registry.validation import validate
 from fedloom.runs.plans.grid import Grid, Settings, check_grid, combination_label, combinations, with_settings
 from fedloom.runs.plans.plan import (
@@ -117,6 +119,7 @@ class Sweep:
         return self.verdict
 
 
+@documents_settings(RunConfig, without=("task", "method"))
 def sweep(
     task: Task | str | TaskOf,
     method: Method = "fedavg",

@@ -20,7 +20,8 @@ from typing import Any
 
 from fedloom.config.method_spec import split_methods, with_method
 from fedloom.config.resolve import resolve
-from fedloom.config.schema import DEFAULT_ROUNDS, RunConfig
+from fedloom.config.schema import RunConfig
+from fedloom.config.settings import DEFAULT_ROUNDS
 from fedloom.core.arguments import real_number
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
@@ -28,6 +29,7 @@ from fedloom.core.task import Task
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.json_text import parse_json
 from fedloom.registry.plain_values import hyperparameters
+from fedloom.registry.setting_arguments import documents_settings
 from fedloom.rounds.metrics import GROUPS
 from fedloom.rounds.score import ACCURACY, Score, score_from
 from fedloom.runs.fingerprint import fingerprint
@@ -59,12 +61,12 @@ from fedloom.runs.runner import rescore
 PLAN = "advice.toml"
 
 
+@documents_settings(RunConfig, without=("task", "method", "early_stopping"))
 def advise(
     task: Task | str | Callable[[int], Task],
     minutes: float = 2.0,
     *,
     methods: Sequence[str] | str | None = None,
-    rounds: int = DEFAULT_ROUNDS,
     out: str | Path | None = None,
     watch: Callable[[Move], None] = lambda _: None,
     **settings: Any,
@@ -76,13 +78,12 @@ def advise(
             given some; a task that is a Python object must have validation data.
         minutes: The approximate duration of the tournament.
         methods: Only these methods (and ``local``), as specs or as one comma-separated text.
-        rounds: How many rounds you intend to train.
         out: A folder for the runs. The same call continues a stopped tournament.
         watch: A function that is called before each run.
         **settings: Any other key of a run's config, as for ``fl.run``.
     """
     source = TaskSource.of(task)
-    values = {**settings, "task": source.section, "rounds": rounds}
+    values = {**settings, "task": source.section, "rounds": settings.get("rounds", DEFAULT_ROUNDS)}
     specs = split_methods(methods) if isinstance(methods, str) else methods
     task_of = None if source.is_named else source.of_seed
     folder = None if out is None else Path(out)
