@@ -34,7 +34,6 @@ _WHERE = {
     "fedloom.data.from_arrays": ("from_arrays",),
     "fedloom.data.federation": ("Federation", "Ragged"),
     "fedloom.core.algorithm": ("Algorithm", "State"),
-    "fedloom.core.facts": ("Fact",),
     "fedloom.core.cohort": ("Cohort",),
     "fedloom.core.message": ("Message", "Reply", "Replies", "Wave"),
     "fedloom.core.server_context": ("ServerContext",),

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import pytest
 
 import fedloom as fl
-from fedloom.aggregation.server_optimizer import ServerOptimizer
 from fedloom.config.compatibility import parts_of
+from fedloom.config.composition_page import built_in_methods, built_in_parts
 from fedloom.config.resolve import resolve
 from fedloom.conformance.overlapping_task import overlapping_task
 from fedloom.core.facts import (
@@ -29,7 +29,6 @@ from fedloom.core.facts import (
     holds,
     needed_facts,
 )
-from fedloom.registry.kinds import AGGREGATORS, ATTACKS, CHANNEL_STEPS, METHODS, PREDICTION_STAGES, SELECTORS
 from support.synthetic import small_task
 
 # -- what classes state
@@ -205,14 +204,9 @@ def test_a_part_is_named_after_its_class_unless_users_call_it_otherwise():
 # -- the vocabulary
 
 
-def built_in_parts() -> Iterator[NamedPart]:
+def every_part() -> Iterator[NamedPart]:
     """Every part that comes with the library, and what a run adds to them: its task, its place, its weights."""
-    for registry in (METHODS, AGGREGATORS, CHANNEL_STEPS, PREDICTION_STAGES, ATTACKS):
-        yield from (NamedPart.of(kind()) for kind in registry.values())
-    yield from (NamedPart.of(kind(), promises=SELECTOR_PROMISES) for kind in SELECTORS.values())
-    for part in (ServerOptimizer("yogi"), fl.Downlink(), fl.Downlink(delta=True), fl.FederatedDropout()):
-        yield NamedPart.of(part)
-    yield NamedPart.of(fl.SamplePrivacy())
+    yield from (built_in_methods() | built_in_parts()).values()
     task = small_task()
     drifts = replace(task, federation=replace(task.federation, later=((2, task.federation),)))
     mixed = fl.task("digits", clients=2, models={"mlp": [0], "logistic": [1]})
@@ -221,7 +215,7 @@ def built_in_parts() -> Iterator[NamedPart]:
         yield from parts_of(config, fl.FedAvgM(), some, "compiled", deployed=True)
 
 
-BUILT_IN = list(built_in_parts())
+BUILT_IN = list(every_part())
 NEEDED = {fact for part in BUILT_IN for fact in part.needs}
 BROKEN = {fact for part in BUILT_IN for fact in part.breaks}
 USE = re.compile(r"holds\(Fact\.(\w+)|Fact\.(\w+) in needed_facts")

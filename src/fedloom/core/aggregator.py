@@ -50,6 +50,9 @@ class Aggregator:
         """The ledger of what clients spend of their privacy, if the aggregator adds noise; None for most.
 
         A ``FedloomError`` says that the settings protect nobody.
+
+        Args:
+            plan: The run as far as it is known before it starts.
         """
         return None
 

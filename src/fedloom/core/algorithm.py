@@ -127,7 +127,7 @@ class Algorithm:
         return self.aggregate(server, replies)
 
     def is_finished(self, server: State) -> bool:
-        """Whether the method has nothing more to do; the run then ends before its last round."""
+        """Whether the method has nothing more to do by the server's state; the run then ends before its last round."""
         return False
 
     def prepare_cohort(self, cohort: Cohort) -> None:

@@ -124,6 +124,9 @@ class ChannelStep:
         """The ledger of what each client spends, by the kind of noise, if the step adds noise; empty for most.
 
         A ``FedloomError`` says that the settings protect nobody.
+
+        Args:
+            plan: The run as far as it is known before it starts.
         """
         return {}
 

@@ -129,12 +129,7 @@ def needed_facts(part: object) -> dict[Fact, str]:
 
 
 def holds(fact: Fact, part: object) -> bool:
-    """Whether a part leaves a fact as it is.
-
-    Args:
-        fact: The fact.
-        part: The part.
-    """
+    """Whether a part leaves a fact as it is."""
     return fact not in broken_facts(part)
 
 
@@ -168,7 +163,6 @@ class NamedPart:
         """A part under its name.
 
         Args:
-            part: The part.
             name: What users call it; its class in lower case by default.
             promises: The promises that can be made for this kind of part; those of its class by default.
         """
@@ -176,12 +170,7 @@ class NamedPart:
 
 
 def conflict(one: NamedPart, other: NamedPart) -> str | None:
-    """Why two parts cannot be in one run, as a sentence; None if they can.
-
-    Args:
-        one: A part.
-        other: Another part.
-    """
+    """Why two parts, one and another, cannot be in one run, as a sentence; None if they can."""
     for needer, breaker in ((one, other), (other, one)):
         for fact, text in needer.needs.items():
             if fact in breaker.breaks:
