@@ -10,6 +10,7 @@ import pytest
 import fedloom as fl
 from fedloom.config.resolve import method_from_config, resolve
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, needed_facts
 from fedloom.registry.kinds import METHODS
 from fedloom.runs.prepare import prepare
 from fedloom.runs.runner import execute
@@ -24,7 +25,7 @@ SETTINGS = {
 }
 """Thresholds for clients as small as these, and no comparison of stages, which these models have not."""
 BY_CLASS = {"fedproto", "fedfmrl", "fedharm", "fdfaug", "dsfl", "feddf"}
-IMAGES = {name for name, method in METHODS.items() if method.on_images}
+IMAGES = {name for name, method in METHODS.items() if Fact.IMAGES in needed_facts(method())}
 """Methods on images, which these samples are not."""
 ALWAYS = GRAPHS | IMAGES
 REFUSED = {"classes": ALWAYS, "number": ALWAYS | BY_CLASS, "labels": ALWAYS | BY_CLASS}

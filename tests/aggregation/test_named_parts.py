@@ -31,9 +31,16 @@ def test_what_is_wrong_is_said(value, said):
         fl.run("digits", "fedavg", rounds=1, aggregation=value)
 
 
-@pytest.mark.parametrize("method", ["local", "fedu", "centralised"])
-def test_a_method_that_makes_no_mean_refuses_another_aggregator(method):
-    with pytest.raises(FedloomError, match="would change nothing"):
+@pytest.mark.parametrize(
+    ("method", "why"),
+    [
+        ("local", "local sends nothing: leave it out"),
+        ("fedu", "fedu does not take one mean of what its clients send: leave it out"),
+        ("centralised", "centralised has all data in one place: leave it out"),
+    ],
+)
+def test_a_method_that_makes_no_mean_refuses_another_aggregator(method, why):
+    with pytest.raises(FedloomError, match=f"median makes one update of those of all clients, and {why}"):
         fl.run("digits", method, rounds=1, aggregation="median")
 
 

@@ -55,7 +55,7 @@ def test_a_share_of_buckets_is_that_of_clients_times_the_bucket(rows, hostile):
 
 def test_a_share_near_the_bound_is_cut_to_what_the_rule_bears():
     class Careful(ShareRule):
-        needs = (2, 3)
+        bound = (2, 3)
 
     assert Careful(share=0.45).hostile(8) == 2  # 3 of 8 are not borne: 8 < 2 * 3 + 3
 

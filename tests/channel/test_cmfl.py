@@ -97,8 +97,12 @@ def test_workers_and_a_stop_change_no_byte(task, method, tmp_path):
     [
         ("fedavg", {"channel": [{"name": "cmfl", "threshold": 0}]}, "above 0 and at most 1"),
         ("fedavg", {"channel": [{"name": "cmfl", "threshold": 1.5}]}, "above 0 and at most 1"),
-        ("fedseq", {"channel": ["cmfl"]}, "chains of clients"),
-        ("fedavg", {"channel": ["cmfl"], "aggregation": {"name": "privatemean", "noise": 1.0, "clip": 1.0}}, "silent"),
+        ("fedseq", {"channel": ["cmfl"]}, "fedseq plays with groups of clients, .* cmfl lets clients withhold"),
+        (
+            "fedavg",
+            {"channel": ["cmfl"], "aggregation": {"name": "privatemean", "noise": 1.0, "clip": 1.0}},
+            "privatemean .* silent, .* cmfl",
+        ),
     ],
 )
 def test_what_is_wrong_is_said(task, method, settings, said):

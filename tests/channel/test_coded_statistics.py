@@ -17,6 +17,7 @@ from fedloom.channel.topk import TopK
 from fedloom.core.algorithm import Algorithm, State
 from fedloom.core.declarations import Declared, Kept, Statistic
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from support.synthetic import cohort, small_task
@@ -26,7 +27,7 @@ from support.synthetic import cohort, small_task
 class Logits(Algorithm):
     """Clients train alone and send the outputs of their models on the communal set."""
 
-    has_personal_models: ClassVar[bool] = True
+    breaks: ClassVar[Facts] = {Fact.SHARED_PREDICTION: "gives every client an entirely personal model"}
     receives: ClassVar[Declared] = {}
     sends: ClassVar[Declared] = {"logits": Statistic("outputs on the communal set", coded=True)}
     keeps: ClassVar[Kept] = {"row": "its model"}
@@ -101,5 +102,7 @@ def test_a_run_counts_the_bytes_of_quantised_logits():
 
 
 def test_a_method_of_statistics_refuses_steps_for_updates():
-    with pytest.raises(FedloomError, match="could act: use qsgd or halfprecision"):
+    with pytest.raises(
+        FedloomError, match=r"topk acts on updates of a model, and logits sends no .* qsgd and halfprecision act on"
+    ):
         fl.run(fl.task("digits", clients=3, communal_per_class=2), Logits(), rounds=1, channel=["topk"])

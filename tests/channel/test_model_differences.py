@@ -102,12 +102,24 @@ def test_workers_and_a_stop_change_no_byte(tmp_path):
 @pytest.mark.parametrize(
     ("method", "settings", "reason"),
     [
-        ("fedseq", {}, "hand models to each other"),
-        ("fedu", {}, "those of fedu get one each"),
-        ("local", {}, "sends no model down"),
-        ("fedavg", {"channel": ["securesum"]}, "all clients start from the same bytes"),
-        ("fedavg", {"channel": ["cmfl"]}, "all clients answer"),
-        ("fedavg", {"federated_dropout": {"keep": 0.5}}, "clients get parts of it"),
+        ("fedseq", {}, "downlink with delta is for .*, and fedseq lets clients hand models to each other"),
+        ("fedu", {}, "downlink with delta is for .* all clients get, and fedu sends another model to each client"),
+        ("local", {}, "downlink codes the model that goes down, and local sends no model down"),
+        (
+            "fedavg",
+            {"channel": ["securesum"]},
+            "securesum .* all clients start from the same bytes, and downlink sends other bytes",
+        ),
+        (
+            "fedavg",
+            {"channel": ["cmfl"]},
+            "downlink with delta needs to know who has the model, .* cmfl lets clients withhold",
+        ),
+        (
+            "fedavg",
+            {"federated_dropout": {"keep": 0.5}},
+            "downlink with delta .* a whole model, and federated_dropout lets a client train other",
+        ),
     ],
 )
 def test_what_cannot_bear_it_is_refused(method, settings, reason):

@@ -35,9 +35,16 @@ def test_what_is_wrong_is_said(value, said):
         fl.run("digits", "fedavg", rounds=1, channel=value)
 
 
-@pytest.mark.parametrize("method", ["local", "fedproto", "centralised"])
-def test_a_method_without_updates_refuses_a_channel(method):
-    with pytest.raises(FedloomError, match="sends no update"):
+@pytest.mark.parametrize(
+    ("method", "why"),
+    [
+        ("local", "topk acts on what clients send, and local sends nothing: leave it out"),
+        ("fedproto", "topk acts on updates of a model, and fedproto sends no update of a model: leave it out"),
+        ("centralised", "topk acts on what clients send, and centralised has all data in one place: leave it out"),
+    ],
+)
+def test_a_method_without_updates_refuses_a_channel(method, why):
+    with pytest.raises(FedloomError, match=why):
         fl.run("digits", method, rounds=1, channel=["topk"])
 
 
@@ -75,5 +82,7 @@ def test_what_no_client_encodes_is_refused(name):
 
 @pytest.mark.parametrize("last", ["qsgd", "sign", "halfprecision"])
 def test_a_step_behind_one_that_packs_is_refused(last):
-    with pytest.raises(FedloomError, match=f"topk has no numbers to act on: put {last} last"):
+    with pytest.raises(
+        FedloomError, match=f"{last} leaves no numbers that topk could act on: make {last} the last step"
+    ):
         fl.run("digits", "fedavg", rounds=1, channel=[last, {"name": "topk", "error_feedback": False}])

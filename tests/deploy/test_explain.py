@@ -10,6 +10,7 @@ import torch
 import fedloom as fl
 from fedloom.config.resolve import resolve
 from fedloom.conformance.any_method import labelled_task
+from fedloom.core.algorithm import exchanges, groups_of
 from fedloom.core.task import Task
 from fedloom.deploy.explain import explain
 from fedloom.deploy.explanation import SCORING, SELECTION, WORK, Explanation
@@ -108,9 +109,9 @@ def test_what_is_said_to_leave_is_what_a_site_answers(method):
     explanation, run = explain(prepared), prepared.composition
     state = initial_state(run)
     play_prelude(run, Inline(run.runtime()), state)
-    ids = [0, 1, 2] if method.groups(state.server) is None else [0]
+    ids = [0, 1, 2] if groups_of(method, state.server) is None else [0]
     wave = next(method.play(state.server, ids, run.context(1)))
-    result = run.runtime().do(Job("update", 1, wave.ids[:1], [0], measure=method.communicates), wave.message, {})
+    result = run.runtime().do(Job("update", 1, wave.ids[:1], [0], measure=exchanges(method)), wave.message, {})
     said = explanation.of(1, WORK)[0].up
     form = reply_form(result)
     assert [piece.name for piece in said] == [name.removeprefix("reply/") for name in form]

@@ -17,6 +17,7 @@ import fedloom as fl
 from fedloom.core.algorithm import Round, State
 from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.data.federation import Ragged
@@ -328,16 +329,16 @@ def test_after_a_drift_the_dynamic_form_trusts_stale_models_less():
 class Mine(fl.FedAvg):
     """A method that says of itself that clients' models are their own."""
 
-    has_personal_models: ClassVar[bool] = True
+    breaks: ClassVar[Facts] = {Fact.SHARED_PREDICTION: "gives every client an entirely personal model"}
 
 
 @pytest.mark.parametrize(
     ("method", "reason"),
     [
-        ("local", "entirely personal model"),
-        (Mine(), "entirely personal model"),
-        ("centralised", "in centralised clients train no model"),
-        ("fedsgd", "in fedsgd clients train no model"),
+        ("local", "fedpredict mixes .*, and local gives every client an entirely personal model"),
+        (Mine(), "fedpredict mixes .*, and mine gives every client an entirely personal model"),
+        ("centralised", "fedpredict mixes .* a client trained last, and centralised has all data in one place"),
+        ("fedsgd", "fedpredict mixes .* a client trained last, and fedsgd lets clients send a gradient, and train no"),
     ],
 )
 def test_methods_that_it_means_nothing_for_are_refused_in_one_sentence(method, reason):

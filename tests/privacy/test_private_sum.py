@@ -94,9 +94,17 @@ def test_a_budget_stops_the_run_before_it_is_exceeded(task):
 @pytest.mark.parametrize(
     ("method", "settings", "said"),
     [
-        ("cfl", {}, "needs each client's"),
-        ("fedavg", {"selection": "powerofchoice"}, "looks at what clients have"),
-        ("fedavg", {"channel": [{"name": "cmfl"}, NOISE]}, "leave out one"),
+        (
+            "cfl",
+            {},
+            "privatesum lets only sums of replies leave, and cfl needs, with these settings, the reply of each",
+        ),
+        ("fedavg", {"selection": "powerofchoice"}, "privatesum .* selection powerofchoice looks at what clients have"),
+        (
+            "fedavg",
+            {"channel": [{"name": "cmfl"}, NOISE]},
+            "privatesum adds .* of all clients .* cmfl lets clients withhold their update: leave out",
+        ),
         ("fedavg", {"channel": [{**NOISE, "epsilon": 0.1}]}, "the first reply alone spends"),
         ("fedavg", {"channel": [{**NOISE, "noise": 0.0}]}, "noise=0.0 in channel step .*: it must be at least 1e-12"),
     ],

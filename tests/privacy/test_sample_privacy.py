@@ -1,12 +1,20 @@
-"""The settings of DP-SGD."""
+"""DP-SGD: its settings, what its runs record, and when they stop."""
 
 import math
 
 import pytest
 
+import fedloom as fl
 from fedloom.core.errors import FedloomError
+from fedloom.core.task import Task
+from fedloom.privacy.client_ledger import SampleLedger
 from fedloom.privacy.sample_privacy import SamplePrivacy
 from fedloom.privacy.sampling import sampling_rate
+from fedloom.training.local_trainer import LocalTrainer
+from support.synthetic import Branching, federation, mlp
+
+PRIVACY = {"noise": 1.0, "clip": 1.0}
+SIZES = [40, 25, 12]
 
 
 @pytest.mark.parametrize(
@@ -30,3 +38,101 @@ def test_settings_that_protect_nobody_are_refused(settings):
 @pytest.mark.parametrize(("samples", "batch", "rate"), [(100, 20, 0.2), (10, 20, 1.0), (10, 0, 1.0), (3, 2, 2 / 3)])
 def test_the_rate_is_the_expected_share(samples, batch, rate):
     assert sampling_rate(samples, batch) == pytest.approx(rate)
+
+
+# -- runs
+
+
+@pytest.fixture(scope="module")
+def task():
+    pytest.importorskip("dp_accounting", reason="needs dp-accounting")
+    return Task("t", federation(SIZES), mlp())
+
+
+def run(task, method="fedavg", **settings):
+    given = {"rounds": 2, "sample_privacy": PRIVACY, "eval_every": 0, "local": {"batch_size": 5}, **settings}
+    return fl.run(task, method, **given)
+
+
+def spent(history) -> list[float]:
+    return [record["metrics"]["privacy/sample_epsilon"] for record in history.records if record["round"]]
+
+
+def test_every_record_has_the_largest_epsilon_of_any_client(task):
+    ledger, history = SampleLedger(1.0, 1e-5, batch_size=5), run(task)
+    per_round = [8, 5, 3]  # batches of five
+    assert spent(history) == [
+        max(ledger.epsilon(size, rounds * steps) for size, steps in zip(SIZES, per_round, strict=True))
+        for rounds in (1, 2)
+    ]
+
+
+def test_only_rounds_in_which_a_client_took_part_count(task):
+    history = run(task, rounds=4, selection={"name": "random", "number": 1})
+    steps = dict.fromkeys(range(3), 0)
+    for record in history.records:
+        for client in record["selected"]:
+            steps[client] += [8, 5, 3][client]
+    ledger = SampleLedger(1.0, 1e-5, batch_size=5)
+    assert spent(history)[-1] == ledger.spent(SIZES, list(steps.values()))
+
+
+@pytest.mark.parametrize("method", ["fedprox", "scaffold", "fedrep", "ditto", "feddyn", "fedseq", "centralised"])
+def test_methods_that_only_train_run_and_all_their_trainings_count(task, method):
+    history = run(task, method)
+    assert history.stopped is None
+    assert spent(history)[1] > spent(history)[0] > 0
+    if method in ("fedrep", "ditto"):
+        assert spent(history)[0] == spent(run(task, rounds=2))[1]  # two trainings in a round
+
+
+@pytest.mark.parametrize("make", [mlp, Branching])
+def test_a_sample_whose_gradient_is_not_finite_does_not_exclude_its_client(make):
+    data = federation(SIZES)
+    data.columns["x"][SIZES[0]] = 1e38  # a sample of client 1
+    history = run(Task("t", data, make()), local={"batch_size": 0})  # that every step has
+    assert not any("excluded" in record for record in history.records)
+    assert bool(history.row.isfinite().all())
+
+
+def test_clients_without_budget_stay_away_and_then_the_run_stops(task):
+    ledger = SampleLedger(1.0, 1e-5, batch_size=5)
+    small = {**PRIVACY, "epsilon": ledger.epsilon(12, 2 * 3)}  # two rounds of the smallest client
+    with pytest.warns(fl.StoppedWarning, match="privacy budgets of 2 of 3 clients"):
+        history = run(task, rounds=9, sample_privacy=small)
+    assert max(spent(history)) <= small["epsilon"]
+    left_out = {client["client"] for record in history.records for client in record.get("excluded", ())}
+    assert left_out == {2}
+
+
+def test_a_seeded_run_gives_the_same_bytes_with_workers_and_after_a_stop(tmp_path, task, caplog):
+    settings = {"sample_privacy": {**PRIVACY, "seeded": True, "epsilon": 30.0}, "rounds": 3, "eval_every": 1}
+    run(task, out=tmp_path / "one", **settings)
+    assert "for study only" in caplog.text
+    run(task, out=tmp_path / "two", workers=2, execution="loop", **settings)
+    with pytest.raises(RuntimeError):
+        run(task, out=tmp_path / "stopped", observers=[_stop_after_one], **settings)
+    fl.resume(tmp_path / "stopped", task=task)
+    one = (tmp_path / "one" / "metrics.jsonl").read_bytes()
+    assert (tmp_path / "stopped" / "metrics.jsonl").read_bytes() == one
+    states = [next((tmp_path / name / "checkpoints").glob("round-*")) for name in ("one", "stopped")]
+    assert states[0].read_bytes() == states[1].read_bytes()
+
+
+def _stop_after_one(record):
+    if record["round"] == 1:
+        raise RuntimeError
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"epsilon": 0.1}, "the first round alone spends"),
+        ({"noise": 0.0}, "noise=0.0 .*: it must be at least 1e-12"),
+        ({"noise": 1e-6}, "protects nobody"),
+    ],
+)
+def test_what_would_not_protect_samples_is_refused_before_any_training(task, monkeypatch, settings, said):
+    monkeypatch.setattr(LocalTrainer, "train", lambda *_: pytest.fail("it trained"))
+    with pytest.raises(FedloomError, match=said):
+        run(task, sample_privacy={**PRIVACY, **settings})

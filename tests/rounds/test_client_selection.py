@@ -128,5 +128,7 @@ def test_groups_are_selected_by_number(name):
 
 
 def test_rawcs_refuses_a_method_that_selects_groups():
-    with pytest.raises(FedloomError, match="this method selects groups of clients"):
+    with pytest.raises(
+        FedloomError, match=r"selection rawcs selects single devices, .* pairs selects groups of clients"
+    ):
         fl.run(six_clients(), Pairs(), rounds=1, selection="rawcs")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import fedloom as fl
+from fedloom.core.facts import Fact, holds
 from fedloom.registry.kinds import METHODS, SELECTORS
 from support.compositions import SELECTION, spec_of, task_for
 
@@ -15,7 +16,8 @@ COMPARED = ("metrics.jsonl", "clients.json")
 
 def run(folder: Path, method: str, **settings: object) -> None:
     spec = spec_of(method)
-    stage = "" if METHODS[method].has_personal_models or method in ("local", "centralised", "fedsgd") else "+fedpredict"
+    none = not holds(Fact.SHARED_PREDICTION, METHODS[method]()) or method in ("local", "centralised", "fedsgd")
+    stage = "" if none else "+fedpredict"
     settings = {"selection": {"number": 2}, **settings}
     task, work = task_for(method)
     fl.run(task, spec + stage, rounds=4, seed=2, local=work, out=folder, **settings)  # type: ignore[arg-type]

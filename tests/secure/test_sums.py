@@ -95,6 +95,22 @@ def test_a_method_that_needs_single_replies_is_refused(method):
         fl.run(small_task(), method, rounds=1, channel=[PlainSum()])
 
 
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (
+            {"channel": [PlainSum(), PlainSum()]},
+            "plainsum leaves no numbers that plainsum could act on: make plainsum the",
+        ),
+        ({"selection": fl.Poisson(0.5)}, "plainsum needs 2 clients .* draws fewer of 4 with a probability of 0.31"),
+        ({"selection": fl.Random(number=1)}, "a sum of 1 client hides nothing"),
+    ],
+)
+def test_rounds_and_channels_that_no_sum_can_be_made_in_are_refused(settings, reason):
+    with pytest.raises(FedloomError, match=reason):
+        fl.run(small_task(), "fedavg", rounds=1, **{"channel": [PlainSum()], **settings})
+
+
 def test_a_client_that_diverged_is_left_out_and_named():
     hostile = Exploding(clients=[1])
     history = fl.run(small_task(), "fedavg", rounds=1, local=WORK, channel=[PlainSum()], adversary=hostile)

@@ -131,8 +131,10 @@ def test_a_run_without_battery_ends_with_a_sentence(choose):
 
 
 def test_groups_and_tasks_without_accuracy_are_refused():
-    with pytest.raises(FedloomError, match="selects groups of clients"):
-        RAWCS()(pool(4, grouped=True))
+    with pytest.raises(
+        FedloomError, match=r"rawcs selects single devices, .* fedseq selects groups of clients: use random"
+    ):
+        fl.run(Task("own", federation([20, 9]), mlp()), "fedseq", rounds=1, selection="rawcs")
     with pytest.raises(FedloomError, match="fraction=2"):
         RAWCS(fraction=2)
     parts = federation([20, 9])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from torch import Tensor
 
 from fedloom.core.aggregation_context import AggregationContext
-from fedloom.core.facts import Fact, Facts
+from fedloom.core.facts import AGGREGATOR_PROMISES, Fact, Facts, Promises
 from fedloom.core.settings import check_settings
 
 if TYPE_CHECKING:
@@ -23,22 +23,23 @@ class Aggregator:
     """Makes one row of many; every method that takes ``replies.mean`` uses it. Its settings are its fields."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+    _promises: ClassVar[Promises] = AGGREGATOR_PROMISES
 
     needs: ClassVar[Facts] = {}
     """What the aggregator needs of other parts, and why."""
     breaks: ClassVar[Facts] = {}
     """What other parts cannot rely on, and why."""
     grants: ClassVar[Collection[Fact]] = ()
-    """``(Fact.ONLY_SUMS,)`` if the weighted sum of the rows is all that it uses."""
+    """``(Fact.ONLY_SUMS,)`` if the weighted sum of the rows is all that ``__call__`` uses."""
 
     def __post_init__(self) -> None:
         check_settings(self)
 
     def _derived_facts(self) -> tuple[Facts, Facts]:
-        """Any aggregator but a mean needs rows of which one is made, each by itself."""
+        """Any aggregator but a mean needs rows of which one is made."""
+        author = next(kind for kind in type(self).__mro__ if "__call__" in vars(kind))
         why = "makes one update of those of all clients: leave it out"
-        single = {Fact.ONLY_SUMS: "needs single updates: leave out one of the two; mean takes sums"}
-        return ({}, {}) if self.grants else ({Fact.EXCHANGES: why, Fact.ONE_MEAN: why}, single)
+        return ({} if "grants" in vars(author) else {Fact.EXCHANGES: why, Fact.ONE_MEAN: why}), {}
 
     @property
     def least_clients(self) -> int:
@@ -49,6 +50,9 @@ class Aggregator:
         """The ledger of what clients spend of their privacy, if the aggregator adds noise; None for most.
 
         A ``FedloomError`` says that the settings protect nobody.
+
+        Args:
+            plan: The run as far as it is known before it starts.
         """
         return None
 

@@ -127,7 +127,7 @@ class Algorithm:
         return self.aggregate(server, replies)
 
     def is_finished(self, server: State) -> bool:
-        """Whether the method has nothing more to do; the run then ends before its last round."""
+        """Whether the method has nothing more to do by the server's state; the run then ends before its last round."""
         return False
 
     def prepare_cohort(self, cohort: Cohort) -> None:
@@ -158,7 +158,7 @@ class Algorithm:
         if not models:
             breaks[Fact.MODEL_DOWN] = "sends no model down to its clients"
         if any(isinstance(one, Model) and one.each for one in got):
-            breaks[Fact.SAME_MODEL] = "lets them get one each"
+            breaks[Fact.SAME_MODEL] = "sends another model to each client"
         if not isinstance(self.sends.get("row"), Model):
             breaks[Fact.TRAINED_MODELS] = "does not average whole models that clients trained"
         if any(isinstance(one, Model | Update) for one in (*sent, *got)):
@@ -172,6 +172,7 @@ class Algorithm:
         if isinstance(self, SelectsGroups):
             breaks[Fact.FROM_SERVER] = "lets clients hand models to each other"
             breaks[Fact.SINGLE_CLIENTS] = "selects groups of clients"
+            breaks[Fact.KNOWN_UNITS] = "forms the groups itself"
             needs[Fact.ALL_ANSWER] = "plays with groups of clients, of whom each needs the reply of the one before it"
         return needs, breaks
 

@@ -96,13 +96,14 @@ class ChannelStep:
 
     def _derived_facts(self) -> tuple[Facts, Facts]:
         """What follows from the flags of a step."""
-        needs: dict[Fact, str] = {}
+        needs: dict[Fact, str] = {Fact.EXCHANGES: "acts on what clients send: leave it out"}
         breaks: dict[Fact, str] = {}
         if self.codes_statistics:
             needs[Fact.CODABLE] = "acts on what clients send: leave it out"
         else:
-            needs[Fact.UPDATES] = "acts on updates of a model: use qsgd or halfprecision on statistics, or leave it out"
-        needs[Fact.EXCHANGES] = "acts on what clients send: leave it out"
+            needs[Fact.UPDATES] = (
+                "acts on updates of a model: leave it out; qsgd and halfprecision act on statistics too"
+            )
         if self.may_be_silent:
             breaks[Fact.ALL_ANSWER] = "lets clients withhold their update"
             needs[Fact.SAME_WEIGHTS] = "compares an update with the last one: leave out one of the two"
@@ -123,6 +124,9 @@ class ChannelStep:
         """The ledger of what each client spends, by the kind of noise, if the step adds noise; empty for most.
 
         A ``FedloomError`` says that the settings protect nobody.
+
+        Args:
+            plan: The run as far as it is known before it starts.
         """
         return {}
 

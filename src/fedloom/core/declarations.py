@@ -50,6 +50,7 @@ class Model(Declaration):
         of: The received tensor that the client started from; by default the one of the same name. Where clients choose
             it, a function of the message and the reply.
         each: Whether each client receives one of its own (``Message.each``), and not all of them the same.
+        refuse: Finds the clients whose values the method cannot use, and why, by their places.
     """
 
     bounded: bool = True
@@ -65,6 +66,7 @@ class Update(Declaration):
         about: What it is, in a few words, seen from a site.
         bounded: Whether its norm is bounded.
         single: Whether the server needs each client's value.
+        refuse: Finds the clients whose values the method cannot use, and why, by their places.
         like: The received tensor that it is a difference of; its rows are as wide.
     """
 
@@ -82,6 +84,7 @@ class Statistic(Declaration):
         bounded: Whether the norm bound of a deployment (``max_norm``) applies to it.
         single: Whether the server needs each client's value; otherwise a sum over clients is enough.
         counts: Whether its numbers count samples; a deployment compares them with what the site announced.
+        refuse: Finds the clients whose values the method cannot use, and why, by their places.
         coded: Whether steps of a channel that keep no memory, such as ``qsgd``, act on it: many numbers, of which each
             may be a little off.
     """
@@ -99,6 +102,7 @@ class Scalar(Declaration):
         bounded: Whether the norm bound of a deployment (``max_norm``) applies to it.
         single: Whether the server needs each client's value; otherwise a sum over clients is enough.
         counts: Whether its numbers count samples; a deployment compares them with what the site announced.
+        refuse: Finds the clients whose values the method cannot use, and why, by their places.
     """
 
     counts: bool = False
@@ -141,7 +145,7 @@ def start_of(algorithm: Algorithm, name: str, message: Message, reply: Mapping[s
         algorithm: The method.
         name: The name of the reply's tensor.
         message: The message that the reply answers, as the clients of the reply got it.
-        reply: All tensors of the reply.
+        reply: What the clients replied, of which a choice among models may be a part.
     """
     kind = declaration_of(algorithm, name, message)
     if not isinstance(kind, Model):

@@ -89,6 +89,9 @@ METHOD_PROMISES: Promises = {
         "lets clients, with these settings, look at their samples in another way than by training on the task's loss",
     ),
 }
+AGGREGATOR_PROMISES: Promises = {
+    Fact.ONLY_SUMS: (frozenset({"__call__"}), "needs single updates: leave out one of the two; mean takes sums")
+}
 SELECTOR_PROMISES: Promises = {Fact.BLIND_DRAW: (frozenset({"__call__"}), "looks at what clients have")}
 IMPLIED = {Fact.ONLY_MEANS: Fact.ONLY_SUMS}
 """What a promise includes: a mean is a sum."""
@@ -126,12 +129,7 @@ def needed_facts(part: object) -> dict[Fact, str]:
 
 
 def holds(fact: Fact, part: object) -> bool:
-    """Whether a part leaves a fact as it is.
-
-    Args:
-        fact: The fact.
-        part: The part.
-    """
+    """Whether a part leaves a fact as it is."""
     return fact not in broken_facts(part)
 
 
@@ -165,7 +163,6 @@ class NamedPart:
         """A part under its name.
 
         Args:
-            part: The part.
             name: What users call it; its class in lower case by default.
             promises: The promises that can be made for this kind of part; those of its class by default.
         """
@@ -173,17 +170,12 @@ class NamedPart:
 
 
 def conflict(one: NamedPart, other: NamedPart) -> str | None:
-    """Why two parts cannot be in one run, as a sentence; None if they can.
-
-    Args:
-        one: A part.
-        other: Another part.
-    """
+    """Why two parts, one and another, cannot be in one run, as a sentence; None if they can."""
     for needer, breaker in ((one, other), (other, one)):
         for fact, text in needer.needs.items():
             if fact in breaker.breaks:
                 why, _, instead = text.partition(": ")
                 how, _, hint = breaker.breaks[fact].partition(": ")
-                advice = hint or instead or f"leave out {needer.name}, or use another part than {breaker.name}"
+                advice = hint or instead or f"use only one of {needer.name} and {breaker.name}"
                 return f"{needer.name} {why}, and {breaker.name} {how}: {advice}."
     return None

@@ -22,12 +22,7 @@ EMPTY = 0.01
 
 
 def mean_ledger(mean: PrivateMean, plan: PlannedRun) -> PrivacyLedger:
-    """The ledger of a run whose mean has noise.
-
-    Args:
-        mean: The noisy mean.
-        plan: The run.
-    """
+    """The ledger of a run whose mean has noise."""
     sampling, messages = _sampling(mean, plan), len(plan.algorithm.sends)
     ledger = PrivacyLedger(sampling, mean.noise, mean.delta, messages, mean.epsilon)
     if mean.quantile is not None:

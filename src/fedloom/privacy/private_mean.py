@@ -56,7 +56,7 @@ class PrivateMean(Aggregator):
         "of your own that uses nothing but replies.mean says so with grants = (Fact.ONLY_MEANS,)",
         Fact.ALL_ANSWER: "does not protect who is silent, which clients' data decide: leave out one of the two",
         Fact.BLIND_DRAW: "does not protect what a selector looks at: use selection poisson",
-        Fact.KNOWN_UNITS: "does not protect what chains are formed by: give them (fedseq: chains), and draw them by "
+        Fact.KNOWN_UNITS: "does not protect what groups of clients are formed by: use fedseq with given chains, and "
         "selection poisson",
         Fact.SIMULATED: "accounts for draws of clients who all answer: use another aggregator",
     }

@@ -61,11 +61,7 @@ class SamplePrivacy:
         check_settings(self, "sample_privacy")
 
     def client_ledger(self, plan: PlannedRun) -> SampleLedger:
-        """The ledger of clients that train by DP-SGD; a ``FedloomError`` says that the settings protect nobody.
-
-        Args:
-            plan: The run.
-        """
+        """The ledger of clients that train by DP-SGD; a ``FedloomError`` says that the settings protect nobody."""
         ledger = SampleLedger(self.noise, self.delta, plan.work.batch_size, self.epsilon)
         sizes: list[int] = plan.task.federation.train.sizes.tolist()
         steps = [plan.work.steps_for(size) for size in sizes]

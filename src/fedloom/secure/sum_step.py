@@ -159,8 +159,8 @@ class SumStep(ChannelStep):
     needs: ClassVar[Facts] = {
         Fact.ONLY_SUMS: "lets only sums of replies leave: use fedavg, fedprox, fedrep or scaffold, or leave the step "
         "out; a method of your own that uses nothing but replies.mean says so with grants = (Fact.ONLY_MEANS,)",
-        Fact.ADDABLE: "adds rows as they are",
         Fact.ALL_ANSWER: "adds the updates of all clients that it asked: leave out one of the two",
+        Fact.ADDABLE: "adds rows as they are",
         Fact.SAME_START: "adds changes of one model, of which all clients start from the same bytes: leave out one of "
         "the two",
     }

@@ -113,5 +113,7 @@ def test_prototypes_need_features_of_one_width():
 
 
 def test_what_is_made_for_one_model_is_refused():
-    with pytest.raises(FedloomError, match="downlink is made for one model"):
+    with pytest.raises(FedloomError, match=r"different models .*, and downlink is made for one model"):
+        fl.run(mixed(), "heterofl", rounds=1, downlink={"precision": "float16"})
+    with pytest.raises(FedloomError, match=r"downlink codes the model .*, and local sends no model down"):
         fl.run(mixed(), "local", rounds=1, downlink={"precision": "float16"})

@@ -12,6 +12,7 @@ import fedloom as fl
 from fedloom.config.resolve import method_from_config, resolve
 from fedloom.conformance.any_method import task_for
 from fedloom.conformance.suite import known_methods
+from fedloom.core.facts import Fact, needed_facts
 from fedloom.core.message import Message
 from fedloom.core.task import Task
 from fedloom.data.tables.schema import ClientSizes
@@ -91,7 +92,7 @@ def test_every_answer_of_every_method_has_the_rehearsed_form(name, execution):
     assert seen.wrong == []
     assert {kind for kind, *_ in seen.asked} >= {"update", "score"}
     on_graphs = {("update", "ask"), ("update", "draw", "anchors")}  # what only clients kept goes into these
-    assert seen.unknown == (on_graphs if EVERY[name].on_graphs else set())
+    assert seen.unknown == (on_graphs if Fact.GRAPHS in needed_facts(EVERY[name]) else set())
 
 
 QUICK = [
@@ -205,7 +206,9 @@ def test_the_form_of_metrics_is_known_before_a_site_with_its_own_data_answers(tm
     blueprint = blueprint_of(task)
     site = blueprint.runtime(blueprint.site_task(south(tmp_path / "mine.csv"), tmp_path))
     server = blueprint.server_task({client: ClientSizes(32, 0, 8, 40) for client in range(2)})
-    run = prepare(server, method_from_config(blueprint.config), blueprint.config, "made elsewhere").composition
+    run = prepare(
+        server, method_from_config(blueprint.config), blueprint.config, deployed=True, made_of="made elsewhere"
+    ).composition
     message = Message({"row": server.initial_row()})
     for job in (Job("score", 1, [1], [0]), Job("update", 1, [1], [0], measure=True)):
         form = ReplyForms(run.runtime()).of(job, message)

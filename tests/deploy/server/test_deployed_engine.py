@@ -22,6 +22,7 @@ from fedloom.core.channel_step import ChannelStep, Extras, Sender
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Statistic
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, needed_facts
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.deploy.explain import explain
 from fedloom.deploy.explanation_text import explanation_lines
@@ -143,7 +144,8 @@ MORE_DATA = {"fedca": {"communal": 0.1}, "fedcon": SERVER_SET, "fedlid": SERVER_
 def test_a_channel_an_aggregator_and_an_adversary_give_the_simulators_bytes(method, tmp_path):
     seams = {part: SEAMS[part] for part in PARTLY.get(method, SEAMS)}
     seams["task"] = {**TINY["task"], "communal_per_class": 1}
-    if METHODS[method].on_graphs:
+    on_graphs = Fact.GRAPHS in needed_facts(METHODS[method]())
+    if on_graphs:
         save_graph(clubs(), tmp_path / "clubs.npz")
         task = {"name": "own-graph", "path": str(tmp_path / "clubs.npz"), "clients": 3, "model_options": {"hidden": 4}}
         seams |= {"task": task, "local": {"epochs": 1, "batch_size": 0, "lr": 0.1}}
@@ -157,7 +159,7 @@ def test_a_channel_an_aggregator_and_an_adversary_give_the_simulators_bytes(meth
     ends = [load_checkpoint(one.folder, 3) for one in (history, simulate(made, folder=tmp_path / "simulated"))]
     for name, tensor in ends[1].server.items():
         assert torch.equal(ends[0].server[name], tensor), name
-    if not METHODS[method].on_graphs:  # these fill up anchors with zeros to the most that a client has, uncounted
+    if not on_graphs:  # these fill up anchors with zeros to the most that a client has, uncounted
         assert reply_bytes(local) == history.total("bytes_up")
 
 

@@ -126,6 +126,9 @@ def test_what_feddf_cannot_use_is_refused():
     with pytest.raises(FedloomError, match="lr=0"):
         fl.FedDF(lr=0.0)
     yogi = {"server_optimizer": {"kind": "yogi"}, "rounds": 1}
-    with pytest.raises(FedloomError, match="not every round of feddf ends with an average of its clients' models"):
+    with pytest.raises(
+        FedloomError,
+        match="server_optimizer steps after every mean of models, and feddf ends its rounds with a distilled",
+    ):
         fl.run(conv_task(), "feddf", **yogi)
     fl.run(conv_task(), fl.FedDF(epochs=0), **yogi)

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedloom.methods.fedgala.anchors import anchor_edges, anchor_means, match_hashes, nearest_nodes, other_salts
+from fedloom.methods.fedgala.anchors import anchor_edges, anchor_means, match_hashes, nearest_nodes, refuse_other_salts
 from support.small_graphs import identity_graph
 
 
@@ -83,7 +83,9 @@ def test_hashes_of_two_clients_find_their_common_nodes() -> None:
     ],
 )
 def test_a_salt_that_is_not_that_of_most_is_found(salts: list[int], others: list[int]) -> None:
-    assert other_salts(torch.tensor([[salt, 1, 2] for salt in salts])) == others
+    found = refuse_other_salts(torch.tensor([[salt, 1, 2] for salt in salts]))
+    assert list(found) == others
+    assert all("its salt is not that of most sites" in why for why in found.values())
 
 
 @settings(max_examples=50, deadline=None)

@@ -78,7 +78,9 @@ def test_executions_agree_and_two_workers_leave_the_same_bytes(tmp_path):
 
 
 def test_what_is_no_image_and_impossible_settings_are_refused_with_a_sentence():
-    with pytest.raises(FedloomError, match="fedsimclr compares random views of images, but the samples of task t are"):
+    with pytest.raises(
+        FedloomError, match="fedsimclr compares random views of images, and task t has samples that are not"
+    ):
         fl.run(small_task(), "fedsimclr", rounds=1)
     with pytest.raises(FedloomError, match="temperature=0: it must be above 0"):
         fl.FedSimCLR(temperature=0)

@@ -129,11 +129,12 @@ class FedSeq(Algorithm):
     @property
     def grants(self) -> Collection[Fact]:  # type: ignore[override]  # what the inner method promises of the ends of chains
         promises = {Fact.ONLY_TRAINING} | ({Fact.ONLY_MEANS} if self.forms_chains_without_data else set())
-        return promises - broken_facts(self.method).keys()
+        known = {Fact.KNOWN_UNITS} if self.chains else set[Fact]()
+        return known | promises - broken_facts(self.method).keys()
 
     @property
     def breaks(self) -> Facts:  # type: ignore[override]
-        formed = "forms chains of clients by their models: give them (fedseq: chains)"
+        formed = "forms the chains itself: give it chains (method.chains)"
         found = {} if self.chains else {Fact.KNOWN_UNITS: formed}
         return found | ({} if holds(Fact.ONE_STEP, self.method) else {Fact.ONE_STEP: "takes several steps per batch"})
 

@@ -1,4 +1,4 @@
-"""A model that cannot be trained on its task is refused before training, in one sentence."""
+"""A model that cannot be trained on its task, or not here, is refused before training, in one sentence."""
 
 from dataclasses import dataclass, replace
 
@@ -9,7 +9,8 @@ from torch import nn
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
-from support.synthetic import mlp, small_task
+from fedloom.core.task import Task
+from support.synthetic import federation, mlp, small_task
 
 
 class Reshape(nn.Linear):
@@ -130,3 +131,30 @@ def test_an_objective_of_the_users_own_says_which_outputs_fit():
     assert fl.run(replace(task, objective=Odd()), "fedavg", rounds=1).records
     with pytest.raises(FedloomError, match=r"the loss Odd gives values as a tensor of shape \(\) for 2 samples"):
         fl.run(replace(task, objective=Odd(wrong=True)), "fedavg", rounds=1)
+
+
+def test_a_model_or_data_on_another_device_are_refused():
+    task = small_task()
+    with pytest.raises(FedloomError, match=r"the model of task t is on the device meta .* CPU only"):
+        fl.run(replace(task, model=mlp().to("meta")), "fedavg", rounds=1)
+    columns = {**task.federation.columns, "x": task.federation.columns["x"].to("meta")}
+    with pytest.raises(FedloomError, match=r"the data of task t is on the device meta \('x'\)"):
+        fl.run(replace(task, federation=replace(task.federation, columns=columns)), "fedavg", rounds=1)
+
+
+class LosesItsBatch(nn.Module):
+    """A model that vmap cannot take: it asks for a value of its input."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(20, 5)
+
+    def forward(self, x):
+        return self.layer(x) * (1.0 if float(x.sum()) > 0 else 2.0)
+
+
+def test_a_model_without_gradients_of_samples_is_refused_where_they_are_clipped():
+    pytest.importorskip("dp_accounting", reason="needs dp-accounting")
+    task = Task("t", federation([40, 25, 12]), LosesItsBatch())
+    with pytest.raises(FedloomError, match="vmap, which cannot take this model"):
+        fl.run(task, "fedavg", rounds=2, sample_privacy={"noise": 1.0, "clip": 1.0}, execution="loop")
