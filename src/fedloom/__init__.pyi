@@ -498,36 +498,35 @@ def resume(
     *,
     task: Task | TaskOf | None = ...,
     method: Algorithm | None = ...,
-    rounds: int | None = ...,
-    from_round: int | None = ...,
-    settings: Mapping[str, Any] | None = ...,
-    workers: int | None = ...,
-    engine: str | None = ...,
-    ray_address: str | None = ...,
     observers: Sequence[Observer] = ...,
     track: Sequence[str] = ...,
     trust: bool = ...,
+    rounds: int | None = ...,
+    from_round: int | None = ...,
+    workers: int | None = ...,
+    engine: str | None = ...,
+    ray_address: str | None = ...,
 ) -> History | Comparison:
     """Continue a stopped run or comparison. The result has the same bytes as if it had never been stopped.
+
+    With more ``rounds``, the result has the bytes of a run that was started with that many; a run whose rounds depend
+    on their number (the schedule ``cosine``) is refused. A run that diverged continues only with ``from_round``.
 
     Args:
         folder: The folder of a run or of a comparison.
         task: The task, if it is a Python object that the folder cannot name.
         method: The run's method, if it is a Python object. A comparison of Python objects is continued by the call
             that started it.
-        rounds: More rounds than it was started with, to go on further. The result has the bytes of a run that was
-            started with so many; a run whose rounds depend on their number (the schedule ``cosine``) is refused.
-        from_round: For a run: the round after which it goes on, of which the folder must have a checkpoint (it has the
-            last three). Records of later rounds are forgotten. A run that diverged goes on only this way.
-        settings: With ``from_round``, other settings for what follows, by their keys: ``{"local.lr": 0.01}``. The
-            config then says with which ones the rounds before were played.
-        workers: Another number of worker processes. This argument and the next two never change a result.
-        engine: Another engine, for a run.
-        ray_address: Another Ray cluster, for a run.
         observers: Functions that are called with the record of each round, including the rounds before the stop.
         track: Trackers that get every metric too: ``tensorboard``, ``mlflow``, ``wandb``.
         trust: Whether code that the folder names may run although it has changed since the start, or you have started
             no run with it on this machine.
+        rounds: More rounds than it was started with, to continue further.
+        from_round: For a run: continue after this round, one of the last checkpoints; later records are
+            forgotten.
+        workers: Worker processes; they never change a result.
+        engine: For a run: another engine; it never changes a result.
+        ray_address: For a run: the host:port of another Ray cluster, or auto.
     """
 
 def task(

@@ -70,3 +70,10 @@ def test_a_users_selector_is_named_by_its_file_with_settings(tmp_path, fedloom):
     history = fl.History.load(tmp_path / "a")
     assert history.config["selection"] == {"name": f"{tmp_path}/my_file.py:LeastOften", "number": 3}
     assert sorted(history.records[0]["selected"] + history.records[1]["selected"]) == [0, 1, 2, 3, 4, 5]
+
+
+def test_what_only_a_run_continues_with_is_refused_for_a_plan(tmp_path, fedloom):
+    assert fedloom("compare", *SMALL, "--out", tmp_path / "c", "fedavg", "local").returncode == 0
+    words = ["--set", "local.lr=0.1", "--from-round", "1", "--engine", "inline"]
+    said = fedloom("resume", tmp_path / "c", *words).stderr
+    assert "--from-round and --set and --engine: only the resume of a single run takes this, not that of a comp" in said

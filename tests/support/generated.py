@@ -75,7 +75,7 @@ def _python_type(name: str, text: str, function: Callable[..., Any]) -> str:
     declared = None if name in function.__code__.co_varnames else settings.get(name)
     if declared is None or not is_dataclass(base_type(declared.kind)):
         return text
-    return f"{text} | Mapping[str, Any]" if "None" in text else f"{text} | Mapping[str, Any] | None"
+    return f"{text.removesuffix(' | None')} | Mapping[str, Any] | None"
 
 
 def _owners(function: Callable[..., Any]) -> tuple[str, ...]:

@@ -9,8 +9,9 @@ from typing import Any
 from fedloom.api.plot import plot
 from fedloom.config.method_spec import Method, label_of, method_from
 from fedloom.config.schema import RunConfig
+from fedloom.config.settings import ResumeSettings
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.arguments import list_from, observer_list, path_from, whole_number
+from fedloom.core.arguments import list_from, observer_list, path_from
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.registry.setting_arguments import documents_settings
@@ -129,10 +130,9 @@ def compare(
 
 def resume_comparison(
     folder: Path,
+    changes: ResumeSettings,
     *,
     task: Task | TaskOf | None = None,
-    rounds: int | None = None,
-    workers: int | None = None,
     observers_of: ObserversOf = lambda *_: (),
     track: Sequence[str] = (),
 ) -> Comparison:
@@ -140,19 +140,16 @@ def resume_comparison(
 
     Args:
         folder: The folder of the comparison.
+        changes: With what it continues, where that is not what it was started with.
         task: The task, if it is a Python object.
-        rounds: More rounds than the comparison was started with.
-        workers: Another number of worker processes.
         observers_of: The observers of the run of a method with a seed.
         track: Trackers that get every metric too.
     """
-    if workers is not None:
-        whole_number("workers", workers)
     plan = read_plan(folder, PLAN, has_task=task is not None)
     task_of = None if task is None else TaskSource.of(task).of_seed
-    if rounds is not None:
-        plan = prolong_comparison(folder, plan, rounds, task_of)
-    return _finish(folder, plan, _with_trackers(observers_of, folder, track), task_of, workers)
+    if changes.rounds is not None:
+        plan = prolong_comparison(folder, plan, changes.rounds, task_of)
+    return _finish(folder, plan, _with_trackers(observers_of, folder, track), task_of, changes.workers)
 
 
 def _finish(

@@ -12,11 +12,15 @@ import typer
 from fedloom.cli import options as o
 from fedloom.cli.data_notes import notes_entry, say_notes
 from fedloom.cli.terminal.say import say
+from fedloom.config.settings import ResumeSettings
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from fedloom.rounds.score import Score
+
+
+AS_IT_WAS = ResumeSettings()
 
 
 def _columns(score: Score) -> dict[str, str]:
@@ -82,8 +86,7 @@ def finish_comparison(
     as_json: bool,
     quiet: bool,
     *,
-    workers: int | None = None,
-    rounds: int | None = None,
+    changes: ResumeSettings = AS_IT_WAS,
     track: Sequence[str] = (),
 ) -> None:
     """Run the unfinished runs of a comparison, then print its table and verdict and write its report."""
@@ -96,12 +99,13 @@ def finish_comparison(
     from fedloom.runs.results.statistics import common_score
 
     plan = read_plan(folder, PLAN)
-    planned = rounds or int(plan["config"].get("rounds", RunConfig().rounds))
-    how: dict[str, Any] = {"workers": workers, "rounds": rounds, "track": track}
+    planned = changes.rounds or int(plan["config"].get("rounds", RunConfig().rounds))
     say_notes()
     try:
         with LiveTable(plan["methods"], plan["seeds"], planned, quiet or as_json, score=planned_score(plan)) as live:
-            found = resume_comparison(folder, observers_of=lambda spec, seed: [live.observer(spec, seed)], **how)
+            found = resume_comparison(
+                folder, changes, observers_of=lambda spec, seed: [live.observer(spec, seed)], track=track
+            )
     except KeyboardInterrupt:
         say(f"stopped: continue with  fedloom resume {folder}", err=True)
         raise

@@ -20,7 +20,7 @@ from typing import Annotated, Any, get_origin
 import typer
 
 from fedloom.cli.data_notes import collect_notes
-from fedloom.config.settings import ROUND, RunSettings
+from fedloom.config.settings import ROUND, ResumeSettings, RunSettings
 from fedloom.core.local_work import LocalWork
 from fedloom.registry.setting import DeclaredSetting, base_type, declared_settings
 from fedloom.tasks.settings import DATA, TaskSection
@@ -102,6 +102,8 @@ SETTINGS = (
     SettingOption("--set", list[str], "", None, SET_HELP, metavar="KEY=VALUE"),
 )
 """Every option that sets a key of the config: those that settings declare, and shortcuts to settings of parts."""
+CHANGE_HELP = "With --from-round: another setting from there on. Repeatable."
+CHANGE = SettingOption("--set", list[str], "settings", None, CHANGE_HELP, metavar="KEY=VALUE")
 OWN_READING = ("partition",)
 """Declared options that ``collect`` reads itself."""
 BY_NAME = {setting.parameter: setting for setting in SETTINGS}
@@ -165,6 +167,38 @@ def takes_settings(*, without: Collection[str] = ()) -> Callable[[Callable[..., 
         return _with_parameters(wrapper, parameters)
 
     return decorate
+
+
+def takes_changes(command: Callable[..., None]) -> Callable[..., None]:
+    """Replace a command's parameter ``changes`` by the options of ``ResumeSettings`` and ``--set``."""
+    settings = [*declared_options(ResumeSettings), CHANGE]
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command, eval_str=True).parameters.items():
+        parameters += [setting.as_parameter for setting in settings] if name == "changes" else [parameter]
+
+    @functools.wraps(command)
+    def wrapper(**given: Any) -> None:
+        options = {setting.parameter: given.pop(setting.parameter) for setting in settings}
+        command(changes=_changes(options), **given)
+
+    return _with_parameters(wrapper, parameters)
+
+
+def _changes(options: Mapping[str, Any]) -> ResumeSettings:
+    """What a run continues with, from the options that are given."""
+    from fedloom.config.resolve import override
+    from fedloom.registry.nested_keys import flatten
+    from fedloom.registry.validation import validate
+
+    values = {name: value for name, value in options.items() if name != "set" and value is not None}
+    settings = dict(flatten(override({}, options["set"] or [])))
+    changes: ResumeSettings = validate(ResumeSettings, {**values, "settings": settings}, "")
+    return changes
+
+
+def flag_of(name: str) -> str:
+    """The option of what a run continues with."""
+    return next(one.flag for one in (*declared_options(ResumeSettings), CHANGE) if one.key == name)
 
 
 def declares_settings(command: Callable[..., None]) -> Callable[..., None]:

@@ -14,10 +14,12 @@ from fedloom.cli import options as o
 from fedloom.cli.data_notes import notes_entry, say_notes
 from fedloom.cli.explain_run import explain_run
 from fedloom.cli.terminal.say import say
+from fedloom.config.settings import ResumeSettings
 
 if TYPE_CHECKING:
     from fedloom.rounds.score import Score
     from fedloom.runs.results.history import History
+    from fedloom.runs.runner import Observer
 
 STOPPED = 3
 """The exit code when a run stopped before its last round."""
@@ -70,25 +72,11 @@ def run(
     _finish(lambda observers: execute(prepared, folder, observers), folder, config.rounds, score, track, as_json, quiet)
 
 
-@o.declares_settings
+@o.takes_changes
 def resume(
+    *,
     folder: Annotated[Path, typer.Argument(help="The folder of a run, a comparison, a sweep or an advice.")],
-    rounds: Annotated[int | None, typer.Option("--rounds", help="More rounds than it was started with.")] = None,
-    from_round: Annotated[
-        int | None,
-        typer.Option(
-            "--from-round", help="Go on after this round, one of the last checkpoints; forget the later ones."
-        ),
-    ] = None,
-    changes: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set", metavar="KEY=VALUE", help="With --from-round: another setting from there on. Repeatable."
-        ),
-    ] = None,
-    workers: int | None = None,
-    engine: str | None = None,
-    ray_address: str | None = None,
+    changes: ResumeSettings,
     track: o.Track = None,
     trust: Annotated[
         bool,
@@ -107,50 +95,48 @@ def resume(
     """
     from fedloom.core.errors import FedloomError
     from fedloom.registry.code_consent import trust_changed_code
-    from fedloom.registry.nested_keys import flatten
     from fedloom.runs.plans.plan import PLAN_FILES
 
     click.get_current_context().with_resource(trust_changed_code(trust))
-    file = next((file for file in PLAN_FILES if (folder / file).exists()), None)
-    if file is not None:
-        if engine or ray_address:
-            raise FedloomError(
-                "--engine and --ray-address apply only to the resume of a single run: leave them out here."
-            )
-        if from_round is not None or changes:
-            raise FedloomError(
-                f"--from-round and --set are for a single run, not for a {PLAN_FILES[file]}: leave them out."
-            )
-        if (rounds or track) and PLAN_FILES[file] != "comparison":
-            raise FedloomError(f"--rounds and --track are not for the resume of a {PLAN_FILES[file]}: leave them out.")
-        _finish_plan(PLAN_FILES[file], folder, workers, rounds, track or (), as_json, quiet)
+    kind = next((PLAN_FILES[file] for file in PLAN_FILES if (folder / file).exists()), None)
+    if kind is None:
+        _resume_run(folder, changes, track, as_json, quiet)
         return
-    from fedloom.config.resolve import override
+    if changes.of_a_run:
+        names = " and ".join(o.flag_of(one) for one in changes.of_a_run)
+        raise FedloomError(f"{names}: only the resume of a single run takes this, not that of a {kind}: leave it out.")
+    if (changes.rounds or track) and kind != "comparison":
+        raise FedloomError(f"--rounds and --track are not for the resume of a {kind}: leave them out.")
+    _finish_plan(kind, folder, changes, track or (), as_json, quiet)
+
+
+def _resume_run(folder: Path, changes: ResumeSettings, track: list[str] | None, as_json: bool, quiet: bool) -> None:
+    """Continue a run with a progress bar."""
     from fedloom.rounds.score import score_of
     from fedloom.runs.folder.load_config import load_config_to_resume
-    from fedloom.runs.run import resume_run
+    from fedloom.runs.resume import resume_run
 
     config = load_config_to_resume(folder)
-    planned, score = rounds or config.rounds, score_of({"made_by": config.made_by})
-    how: dict[str, Any] = {"from_round": from_round, "settings": dict(flatten(override({}, changes or [])))}
-    how |= {"rounds": rounds, "workers": workers, "engine": engine, "ray_address": ray_address}
-    _finish(
-        lambda observers: resume_run(folder, observers=observers, **how), folder, planned, score, track, as_json, quiet
-    )
+    planned, score = changes.rounds or config.rounds, score_of({"made_by": config.made_by})
+
+    def work(observers: Sequence[Observer]) -> History:
+        return resume_run(folder, changes, observers=observers)
+
+    _finish(work, folder, planned, score, track, as_json, quiet)
 
 
 def _finish_plan(
-    kind: str, folder: Path, workers: int | None, rounds: int | None, track: Sequence[str], as_json: bool, quiet: bool
+    kind: str, folder: Path, changes: ResumeSettings, track: Sequence[str], as_json: bool, quiet: bool
 ) -> None:
     """Run the unfinished runs of the plan in a folder."""
     if kind == "comparison":
         from fedloom.cli.compare import finish_comparison
 
-        finish_comparison(folder, as_json, quiet, workers=workers, rounds=rounds, track=track)
+        finish_comparison(folder, as_json, quiet, changes=changes, track=track)
     elif kind == "sweep":
         from fedloom.cli.sweep import finish_sweep
 
-        finish_sweep(folder, workers, as_json, quiet)
+        finish_sweep(folder, changes.workers, as_json, quiet)
     else:
         from fedloom.cli.advise import finish_advice
         from fedloom.runs.plans.plan import read_plan

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
 from annotated_types import Ge
 
@@ -57,3 +59,35 @@ class RunSettings:
         Setting("Start from the model of a run's folder, of a saved model, or of a .safetensors file.", "--start-from",
                 ROUND, usual="a random initial model", read=path_text),
     ] = None  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ResumeSettings:
+    """What a stopped run or comparison may be continued with; None leaves it as it was started."""
+
+    __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+
+    rounds: Annotated[
+        int | None, Ge(1), Setting("More rounds than it was started with, to continue further.", "--rounds")
+    ] = None
+    from_round: Annotated[
+        int | None,
+        Setting("For a run: continue after this round, one of the last checkpoints; later records are forgotten.",
+                "--from-round"),
+    ] = None  # fmt: skip
+    settings: Annotated[
+        Mapping[str, Any],
+        Setting("With `from_round`: other settings for what follows, by their dotted keys."),
+    ] = field(default_factory=dict)
+    workers: Annotated[int | None, Ge(1), Setting("Worker processes; they never change a result.", "--workers")] = None
+    engine: Annotated[str | None, Setting("For a run: another engine; it never changes a result.", "--engine")] = None
+    ray_address: Annotated[
+        str | None, Setting("For a run: the host:port of another Ray cluster, or auto.", "--ray-address")
+    ] = None
+
+    @property
+    def of_a_run(self) -> list[str]:
+        """Those that are given and are for a single run only."""
+        given = {"from_round": self.from_round is not None, "settings": bool(self.settings)}
+        given |= {"engine": self.engine is not None, "ray_address": self.ray_address is not None}
+        return [name for name, is_given in given.items() if is_given]

@@ -22,7 +22,8 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, needed_facts
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
-from fedloom.runs.run import resume_run, run
+from fedloom.runs.resume import resume_run
+from fedloom.runs.run import run
 
 WORK: dict[str, object] = {"epochs": 1, "batch_size": 8, "lr": 0.05}
 WHOLE: dict[str, object] = {"epochs": 2, "batch_size": 0, "optimizer": "adam", "lr": 0.01}

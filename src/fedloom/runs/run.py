@@ -1,29 +1,26 @@
-"""One run from Python: ``fl.run``, and how it goes on after a stop."""
+"""One run from Python: ``fl.run``."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedloom.config.method_spec import Method, method_from, run_label
-from fedloom.config.resolve import method_from_config, resolve, task_from_config
-from fedloom.config.schema import RunConfig, with_settings
+from fedloom.config.resolve import method_from_config, resolve
+from fedloom.config.schema import RunConfig
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.arguments import observer_list, path_from
-from fedloom.core.errors import FedloomError, StoppedWarning
+from fedloom.core.errors import StoppedWarning
 from fedloom.core.task import Task, check_task
 from fedloom.metrics.make_metrics import complete_metrics
 from fedloom.registry.kinds import METHODS
 from fedloom.registry.plain_values import hyperparameters
 from fedloom.registry.setting_arguments import documents_settings
-from fedloom.runs.folder.load_config import load_config_to_resume
-from fedloom.runs.more_rounds import with_rounds
 from fedloom.runs.prepare import prepare
 from fedloom.runs.results.history import History
 from fedloom.runs.runner import Observer, execute
-from fedloom.runs.runner import resume as resume_prepared
 from fedloom.runs.trackers import make_trackers
 from fedloom.tasks.task import task as named_task
 
@@ -66,54 +63,6 @@ def run(
     history = execute(prepared, folder, [*watch, *trackers])
     warn_if_stopped([history])
     return history
-
-
-def resume_run(
-    folder: str | Path,
-    *,
-    task: Task | None = None,
-    method: Algorithm | None = None,
-    rounds: int | None = None,
-    from_round: int | None = None,
-    settings: Mapping[str, Any] | None = None,
-    workers: int | None = None,
-    engine: str | None = None,
-    ray_address: str | None = None,
-    observers: Sequence[Observer] = (),
-    track: Sequence[str] = (),
-) -> History:
-    """Continue a stopped run; see ``fl.resume``.
-
-    Args:
-        folder: The run's folder.
-        task: The run's task, if it is a Python object that the config in the folder cannot name.
-        method: The run's method, if it is a Python object that the config in the folder cannot name.
-        rounds: More rounds than the run was started with.
-        from_round: The round after which it goes on; what came later is forgotten.
-        settings: Other settings from that round on, by their dotted keys.
-        workers: Another number of worker processes.
-        engine: Another engine.
-        ray_address: Another Ray cluster.
-        observers: Functions that are called with the record of each round.
-        track: Trackers that get every metric too.
-    """
-    folder = path_from("folder", folder)
-    if method is not None and not isinstance(method, Algorithm):
-        raise FedloomError(f"method={method!r}: give a method object; one that has a name is read from the folder.")
-    watch = observer_list(observers)
-    if settings and from_round is None:
-        raise FedloomError(
-            f"{', '.join(settings)}: a run goes on with its own settings, unless it goes back to an earlier round: "
-            "name that round too (from_round, --from-round)."
-        )
-    config = load_config_to_resume(folder, task=task, method=method, settings=settings or {})
-    config = with_rounds(config, rounds)
-    changes = {"engine": engine, "workers": workers, "ray_address": ray_address}
-    given = {key: value for key, value in changes.items() if value is not None}
-    config = with_settings(config, ({"ray_address": None} if engine is not None else {}) | given)
-    prepared = prepare(task or task_from_config(config), method or method_from_config(config), config)
-    observed: list[Observer] = [*watch, *make_trackers(track, folder, folder.name)]
-    return resume_prepared(prepared, folder, observed, from_round=from_round)
 
 
 def warn_if_stopped(histories: Iterable[History]) -> None:
