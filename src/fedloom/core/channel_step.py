@@ -131,7 +131,7 @@ class ChannelStep:
         return {}
 
     def check_rounds(self, plan: PlannedRun) -> None:
-        """Raise a ``FedloomError`` if rounds may have too few clients for this step."""
+        """Raise a ``FedloomError`` if rounds of the plan may have too few clients for this step."""
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
         """Raise a ``FedloomError`` for a combination that this step cannot serve, before any work is done.
