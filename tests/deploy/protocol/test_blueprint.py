@@ -388,7 +388,7 @@ def test_a_method_whose_clients_share_nodes_is_rehearsed_too(tmp_path):
     save_graph(clubs(), tmp_path / "clubs.npz")
     assert len(split_graph(clubs(), 2).graphs.anchors[0])
     run = on_graph(tmp_path / "clubs.npz", "fedgala")
-    run = run.model_copy(update={"task": run.task.model_copy(update={"clients": 2})})
+    run = run.model_copy(update={"task": replace(run.task, clients=2)})
     blueprint = Blueprint.of(run, SITES[:2])
     assert blueprint.schema.matches_nodes
     site = blueprint.site_task(rehearsal_settings(0), tmp_path)
