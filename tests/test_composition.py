@@ -164,7 +164,9 @@ def test_models_that_each_client_gets_are_declared_as_such():
 def test_what_a_message_cannot_bear_is_refused_before_there_is_one(part, method, tmp_path):
     why = refusal(method, trains=False, out=tmp_path / "run", **PARTS[part])
     assert why is not None
-    assert ("get one each" if part == "delta" else "neither the model nor one of its parts") in why
+    assert (
+        "sends another model to each client" if part == "delta" else "neither the model nor one of its parts"
+    ) in why
     assert not (tmp_path / "run").exists()
 
 

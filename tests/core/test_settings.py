@@ -116,7 +116,7 @@ def test_a_users_own_method_is_checked_and_a_default_is_its_authors_decision():
         Mine(mu=-1)
 
 
-PART_KINDS = [*METHODS.values(), *(kind for parts in PARTS for kind in parts.known.values()), LocalWork]
+PART_KINDS = [*METHODS.values(), *(kind for parts in PARTS for kind in parts.values()), LocalWork]
 
 
 @pytest.mark.parametrize("kind", PART_KINDS, ids=lambda kind: kind.__name__)

@@ -32,6 +32,11 @@ def test_what_is_carved_leaves_all_parts_whole_groups_together_and_everybody_kee
     made = fd.from_arrays(
         np.arange(samples)[:, None], y, group=group, classes=3, clients=clients, seed=seed, valid_share=valid
     )
+    several = torch.tensor([len(set(group[made.train[k].numpy()])) > 1 for k in range(clients)])
+    if not several.any():
+        with pytest.raises(FedloomError, match="no client can spare a training sample"):
+            carve(made, share, "communal", seed)
+        return
     left, chosen = carve(made, share, "communal", seed)
     taken = set(group[chosen.numpy()])
     for part in (left.train.order, left.valid.order, left.test.order, left.global_test):
@@ -39,7 +44,6 @@ def test_what_is_carved_leaves_all_parts_whole_groups_together_and_everybody_kee
     assert sorted(torch.cat([chosen, left.train.order]).tolist()) == sorted(made.train.order.tolist())
     assert torch.equal(left.test.order, made.test.order)
     assert int(left.train.sizes.min()) >= 1
-    several = torch.tensor([len(set(group[made.train[k].numpy()])) > 1 for k in range(clients)])
     assert bool((left.train.sizes < made.train.sizes)[several].all())  # everybody who can gives something
 
 

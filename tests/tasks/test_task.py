@@ -158,8 +158,9 @@ def test_a_builder_writes_out_its_defaults():
 
 @pytest.mark.parametrize("setting", ["partition", "augment", *OF_COLUMNS])
 def test_a_setting_that_a_task_does_not_use_is_refused(setting):
+    given = {"partition": "iid", "stream": {"tasks": 2, "rounds": 1}, "communal": 0.5, "server_set": 0.5}
     with pytest.raises(FedloomError, match=f"task flows: it divides its data by organisation; leave out {setting}"):
-        fl.task("flows", **{setting: {"partition": "iid", "stream": {"tasks": 2, "rounds": 1}}.get(setting, 1)})
+        fl.task("flows", **{setting: given.get(setting, 1)})
 
 
 @pytest.mark.slow

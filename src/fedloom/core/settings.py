@@ -19,7 +19,6 @@ from os import PathLike
 from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-import numpy as np
 from annotated_types import Ge, Gt, Le, Lt, MinLen
 from pydantic import AllowInfNan
 
@@ -150,7 +149,7 @@ def _rule(kind: Any, bounds: Sequence[Any]) -> Rules:
     if origin is Literal:
         return (SettingRule(_joined([repr(one) for one in args]), lambda value: _is_choice(value, args)),)
     if kind is bool:
-        return (SettingRule("true or false", lambda value: isinstance(value, bool | np.bool_)),)
+        return (SettingRule("true or false", _is_boolean),)
     if kind is int:
         return (SettingRule("a whole number", lambda value: _is_number(value, Integral), _range_check(bounds)),)
     if kind is float:
@@ -220,3 +219,8 @@ def _grouped(bound: float) -> str:
 
 def _shown(value: Any) -> str:
     return str(value) if isinstance(value, Real) else " ".join(repr(value).split())[:60]
+
+
+def _is_boolean(value: Any) -> bool:
+    numpy = sys.modules.get("numpy")  # not imported here: the command line's help needs none of it
+    return isinstance(value, bool) or (numpy is not None and isinstance(value, numpy.bool_))

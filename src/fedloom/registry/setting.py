@@ -98,7 +98,7 @@ def range_words(metadata: Iterable[Any]) -> str:
     """The limits among some annotations in words, ``at least 0 and less than 1``; empty if there are none."""
     words = {Ge: "at least", Gt: "above", Le: "at most", Lt: "less than"}
     limits = [(words[type(one)], getattr(one, type(one).__name__.lower())) for one in metadata if type(one) in words]
-    return " and ".join(f"{word} {limit}" for word, limit in limits)
+    return " and ".join(f"{word} {limit:g}" for word, limit in limits)
 
 
 def _whole_number(value: Any) -> int | None:

@@ -104,10 +104,17 @@ def _inner(kind: Any, step: Any) -> Any:
     return get_type_hints(kind, include_extras=True).get(step, Any) if is_dataclass(kind) else Any
 
 
+def _section(kind: Any, step: Any) -> Any:
+    """The class of a section of a class: of a table of settings, or of any other field."""
+    metadata = getattr(_inner(kind, step), "__metadata__", ())
+    table = next((one.table for one in metadata if getattr(one, "table", None)), None)
+    return load_object(table) if table is not None else base_type(_inner(kind, step))
+
+
 def _declared(kind: Any, loc: tuple[Any, ...]) -> tuple[Any, ...]:
     """What is declared of the field at a place, beside its type."""
     for step in loc[:-1]:
-        kind = base_type(_inner(kind, step))
+        kind = _section(kind, step)
     if hasattr(kind, "model_fields") and loc[-1] in kind.model_fields:
         return tuple(kind.model_fields[loc[-1]].metadata)
     return getattr(_inner(kind, loc[-1]), "__metadata__", ())
@@ -117,9 +124,7 @@ def _keys(kind: Any, loc: tuple[Any, ...]) -> Iterable[str]:
     """The keys of the section at a place inside a type."""
     prefix = "".join(f"{step}." for step in loc)
     for step in loc:
-        metadata = getattr(_inner(kind, step), "__metadata__", ())
-        table = next((one.table for one in metadata if getattr(one, "table", None)), None)
-        kind = load_object(table) if table is not None else base_type(_inner(kind, step))
+        kind = _section(kind, step)
     names = list(kind.model_fields) if hasattr(kind, "model_fields") else [f.name for f in fields(kind)]
     return [prefix + name for name in names]
 

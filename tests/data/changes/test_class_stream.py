@@ -148,8 +148,8 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
-        ({"stream": {"tasks": 1, "rounds": 1}}, "tasks=1 in task.stream: it must be at least 2"),
-        ({"stream": {"tasks": 2, "rounds": 0}}, "rounds=0 in task.stream: it must be at least 1"),
+        ({"stream": {"tasks": 1, "rounds": 1}}, r"stream\.tasks=1: it must be at least 2"),
+        ({"stream": {"tasks": 2, "rounds": 0}}, r"stream\.rounds=0: it must be at least 1"),
         ({"stream": {"tasks": 11, "rounds": 1}}, "tasks=11, but there are only 10 classes"),
         ({"stream": {"tasks": 2, "rounds": 1, "order": [1, 2]}}, "order must name each of the classes 0 to 9 once"),
         ({"stream": {"tasks": 2}}, "rounds"),

@@ -61,7 +61,7 @@ def test_a_run_writes_the_setting_and_builds_the_same_task_again(tmp_path):
         ({}, "give the share of the training data, another data set, or a path"),
         ({"data": "digits", "path": "a.npz"}, "data and path both name samples: give one"),
         ({"path": "a.npz", "share": 0.5}, "a file is used as a whole: leave out share, or path"),
-        ({"data": "digits", "share": 2}, "share=2 in task.server_set: it must be above 0 and at most 1"),
+        ({"data": "digits", "share": 2}, r"server_set\.share=2: it must be at most 1"),
         ({"shares": 0.5}, "shares"),
         ({"share": 1}, "it must be above 0 and less than 1"),
     ],
