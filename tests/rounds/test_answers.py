@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import fedloom as fl
 from fedloom.core.errors import Abandoned, Diverged
 from fedloom.core.message import Message, Wave
-from fedloom.rounds.answers import Answers, TooFewAnswers
+from fedloom.rounds.answers import Answers, WorkAbandoned
 from fedloom.rounds.jobs import CohortAnswer, Job
 from fedloom.rounds.ledger import Ledger
 from fedloom.rounds.round_context import RoundContext
@@ -47,7 +47,8 @@ def packed(job):
 def answers(results=None, run=RUN, **settings):
     round = RoundContext(run, Notes(), initial_state(run), run.context(1), Ledger())
     wave = replace(WAVE, **settings)
-    return Answers.collect(round, wave, JOBS, [packed(job) for job in JOBS] if results is None else results)
+    needed = 0 if wave.optional else run.answers_needed(len(wave.ids))
+    return Answers.collect(round, wave, JOBS, [packed(job) for job in JOBS] if results is None else results, needed)
 
 
 def test_replies_costs_and_measurements_are_in_the_order_of_the_wave():
@@ -89,7 +90,7 @@ def test_where_too_few_are_left_the_first_reason_is_told():
 
 
 def test_too_few_answers_say_who_worked_all_the_same():
-    with pytest.raises(TooFewAnswers, match="2 of 4 clients answered, but 3 are needed") as few:
+    with pytest.raises(WorkAbandoned, match="2 of 4 clients answered, but 3 are needed") as few:
         answers([packed(JOBS[0]), None], run=replace(RUN, quorum=3))
     assert few.value.arrived.ids == [2, 0]
     assert answers([None, None], optional=True).reply == {}

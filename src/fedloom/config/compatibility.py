@@ -1,8 +1,8 @@
 """Which parts of a run go together: one table of its parts and the facts that they state, and who is refused.
 
-Nothing here knows a part. ``parts_of`` lists what a run has, with the facts of each (``core/facts.py``), and a run is
-refused for the first pair of which one part needs what the other breaks. docs/composition.md is printed from the same
-facts.
+``parts_of`` lists what a run has, with the facts that each part states (``core/facts.py``); what has no class of its
+own, such as a weighting, the task and the deployment, has its facts here. A run is refused for the first pair of which
+one part needs what the other breaks. docs/composition.md is printed from the same facts.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def parts_of(
     """
     method = NamedPart.of(algorithm, str(config.method.get("name", type(algorithm).__name__.lower())))
     yield method
-    if algorithm.server is not None:  # it steps like one that the config names, and there is none beside it
+    if algorithm.server is not None:  # that it is the only one, its method says
         own = {Fact.MEAN_EVERY_ROUND: "steps after every mean of models: drop the optimiser"}
         yield NamedPart(f"the server optimiser of {method.name}", own, {})
     yield NamedPart(f"task {task.name}", task_needs(task), task_breaks(task))

@@ -142,7 +142,6 @@ class Algorithm:
 
     def _derived_facts(self) -> tuple[Facts, Facts]:
         """What a method needs and breaks because of what it declares."""
-        name_of = {id(one): name for name, one in self.sends.items()}
         sent, got = list(self.sends.values()), list(self.receives.values())
         models = [name for name, one in self.receives.items() if isinstance(one, Model)]
         updates = [name for name, one in self.sends.items() if isinstance(one, Model | Update)]
@@ -152,9 +151,9 @@ class Algorithm:
             breaks[Fact.UPDATES] = "sends no update of a model"
             if not any(isinstance(one, Statistic) and one.coded for one in sent):
                 breaks[Fact.CODABLE] = "sends nothing that a channel could code"
-        for one in sent:
+        for name, one in self.sends.items():
             if not isinstance(one, Model | Update):
-                breaks[Fact.ONLY_UPDATES] = f"lets clients send {name_of[id(one)]}, which is not an update"
+                breaks[Fact.ONLY_UPDATES] = f"lets clients send {name}, which is not an update"
         if not models:
             breaks[Fact.MODEL_DOWN] = "sends no model down to its clients"
         if any(isinstance(one, Model) and one.each for one in got):

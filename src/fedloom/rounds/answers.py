@@ -1,7 +1,8 @@
 """What the clients of a wave answered: the one type that flows back to the server, with typed fields.
 
-``Answers.without`` is the only way to leave clients out. It names them, checks that enough remain, and takes them out
-of everything at once: of the wave, of replies, of costs, and so of the weights, which are computed of who is left.
+``Answers.without`` is the only way in which a station rejects an answer. It names the client, checks that enough are
+left, and takes the client out of everything at once: of the wave, of replies, of costs, and so of the weights, which
+are computed of those that are left. ``Answers.split`` sets aside clients that have answered and have nothing to send.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class Arrived:
     steps: Tensor
 
 
-class TooFewAnswers(Abandoned):
-    """Fewer clients answered than the round needs. What did arrive has left its clients all the same."""
+class WorkAbandoned(Abandoned):
+    """A round is given up after clients have worked for it. What arrived has left them all the same."""
 
     def __init__(self, why: str, arrived: Arrived) -> None:
         super().__init__(why)
@@ -70,21 +71,23 @@ class Answers:
     summed: bool = False
 
     @staticmethod
-    def collect(round: RoundContext, wave: Wave, jobs: list[Job], results: Sequence[Tensors | None]) -> Answers:
-        """The answers to a wave's jobs; ``TooFewAnswers`` if clients are missing that the round needs.
+    def collect(
+        round: RoundContext, wave: Wave, jobs: list[Job], results: Sequence[Tensors | None], needed: int
+    ) -> Answers:
+        """The answers to a wave's jobs; ``WorkAbandoned`` if clients are missing that the round needs.
 
         Args:
             round: The round.
             wave: The wave that was sent, with its message as the clients got it.
             jobs: Its jobs.
             results: What the engine returned for each; None for a job without a result.
+            needed: How many clients must have answered.
         """
         done, tensors, answered = answered_jobs(jobs, results)
         cohorts = tuple((job, CohortAnswer.unpack(result)) for job, result in zip(done, tensors, strict=True))
-        needed = 0 if wave.optional else round.run.answers_needed(len(wave.ids))
         arrived = arrived_of(cohorts)
         if len(answered) < needed:
-            raise TooFewAnswers(
+            raise WorkAbandoned(
                 f"{len(answered)} of {len(wave.ids)} clients answered, but {needed} are needed", arrived
             )
         return Answers(round, wave.only(answered), cohorts, len(wave.ids), needed, arrived)
@@ -170,6 +173,12 @@ class Answers:
                 cohorts.append((part, answer.only(torch.tensor(rows))))
         decoded = None if self.decoded is None else {name: tensor[index] for name, tensor in self.decoded.items()}
         return replace(self, wave=self.wave.only(kept), cohorts=tuple(cohorts), decoded=decoded)
+
+    def keep(self) -> None:
+        """Write what these clients keep, and note in the round's ledger what their answers cost."""
+        for job, answer in self.cohorts:
+            self.round.state.client_states.write(job.ids, answer.kept)
+        self.round.ledger.receive(self.wave, self.costs, self.measured)
 
     # -- what the method gets
 

@@ -81,10 +81,12 @@ def prepare(
     config = _complete(config, task, execution, executions, notes)
     new = held_out_clients(config, task.federation.clients)
     training = training_task(task, algorithm, new)
-    selects = training.federation.clients == task.federation.clients > 1  # pooled data have nobody to select
+    # Pooled data have nobody to select, and neither has a federation of one client.
+    selects = training.federation.clients == task.federation.clients > 1
+    participants = training.federation.clients - len(new) if selects else training.federation.clients
     check_compatibility(config, algorithm, task, execution.name, deployed)
-    sub_models, steps = channel_of(config, task)
-    plan = planned_run(config, algorithm, training, training.federation.clients - len(new), selects)
+    sub_models, steps = channel_steps(config, task)
+    plan = planned_run(config, algorithm, training, participants, selects)
     check_parts(config, algorithm, task, steps, plan, fewest_participants(task.federation, new) if selects else None)
     hostile = hostile_clients(config, task.federation.clients)
     if not deployed:
@@ -126,7 +128,7 @@ def prepare(
     return Prepared(composition, config, plain)
 
 
-def channel_of(config: RunConfig, task: Task) -> tuple[SubModels | None, tuple[ChannelStep, ...]]:
+def channel_steps(config: RunConfig, task: Task) -> tuple[SubModels | None, tuple[ChannelStep, ...]]:
     """The sub-models that clients train, if they do, and the steps between clients and server.
 
     Args:

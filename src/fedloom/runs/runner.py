@@ -240,7 +240,7 @@ def _efficiency(run: Composition, metrics: Mapping[str, float], selected: int) -
 
 
 def _try_round(play: Callable[[], dict[str, Any]], run: Composition, number: int) -> dict[str, Any]:
-    """Play a round; if too few clients answer, try it again, since the state is unchanged."""
+    """Play a round; if too few clients answer, try it again: the model and what clients keep have not changed."""
     for tries_left in range(run.retries, -1, -1):
         try:
             return play()

@@ -42,7 +42,7 @@ from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.runs.fingerprint import hash_tensor
 from fedloom.runs.folder.checkpoint import load_tensors
 from fedloom.runs.folder.old_folders import with_new_keys
-from fedloom.runs.prepare import channel_of, executions_of, hostile_clients, prepare
+from fedloom.runs.prepare import channel_steps, executions_of, hostile_clients, prepare
 from fedloom.runs.results.history import History
 from fedloom.runs.start_model import with_start
 from fedloom.tasks.architectures import numbered_models
@@ -254,7 +254,7 @@ class Blueprint:
         trainer = LocalTrainer(task, execution.name)
         each = [LocalTrainer(task.of_architecture(number), one.name) for number, one in enumerate(executions)]
         setting = RunSetting(work, config.seed, config.rounds, config.sample_privacy)
-        sub_models, steps = channel_of(config, task)
+        sub_models, steps = channel_steps(config, task)
         return ClientRuntime(
             algorithm,
             trainer,

@@ -12,13 +12,13 @@ from typing import ClassVar, Protocol
 import torch
 
 from fedloom.core.errors import Abandoned, Diverged, FedloomError
-from fedloom.core.message import Wave, message_digest
-from fedloom.rounds.answers import Answers, TooFewAnswers
+from fedloom.core.message import Message, Wave, message_digest
+from fedloom.rounds.answers import Answers, WorkAbandoned
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.jobs import Job, Tensors
 from fedloom.rounds.round_context import RoundContext
 from fedloom.secure.sum_step import SumSession
-from fedloom.secure.sums import Sums
+from fedloom.secure.sums import Summed, Sums
 
 
 class Asking(Protocol):
@@ -43,11 +43,14 @@ class AskRows:
         results: list[Tensors | None] = []
         places = {client: place for place, client in enumerate(wave.ids)}
         for ids, message in wave.forms or [(wave.ids, wave.message)]:
+            # Some clients get the message in another form than others: these jobs are of one form, in the places that
+            # their clients have in the whole wave.
             some = update_jobs(replace(wave, ids=ids), round, places)
             round.ledger.send(replace(wave.only([places[client] for client in ids]), message=message))
             jobs += some
             results += round.engine.run(some, message, kept)
-        return Answers.collect(round, wave, jobs, results)
+        needed = 0 if wave.optional else round.run.answers_needed(len(wave.ids))
+        return Answers.collect(round, wave, jobs, results, needed)
 
 
 class AskSum:
@@ -65,45 +68,55 @@ class AskSum:
 
     def __call__(self, wave: Wave, round: RoundContext) -> Answers:
         """The answers of a wave's clients, with one row for all of them."""
-        sums, step = self.sums, self.sums.step
-        samples = round.run.participants(round.number).federation.train.sizes
-        [(_, message)] = wave.forms or [(wave.ids, wave.message)]
+        [(_, message)] = wave.forms or [(wave.ids, wave.message)]  # one form: all start from the same bytes
+        session = self._session(wave, message, round)
+        jobs = update_jobs(wave, round, {client: place for place, client in enumerate(wave.ids)}, session)
+        round.ledger.send(replace(wave, message=message))
+        kept = round.state.client_states.read(wave.ids)
+        summed = round.engine.sum(jobs, message, kept, self.sums.step, session)
+        round.ledger.bytes_up += summed.bytes_up
+        round.ledger.bytes_down += summed.bytes_down
+        # What the stages of the sum cost is counted above: a client's own reply has cost nothing beside them.
+        results = [None if one is None else {**one, "bytes": torch.zeros_like(one["bytes"])} for one in summed.results]
+        answers = Answers.collect(round, wave, jobs, results, needed=0)
+        try:
+            return self._open(summed, session, answers)
+        except Abandoned as why:
+            raise WorkAbandoned(str(why), answers.arrived) from None
+
+    def _session(self, wave: Wave, message: Message, round: RoundContext) -> SumSession:
+        """What everybody knows of the sum of a wave."""
+        step, samples = self.sums.step, round.run.participants(round.number).federation.train.sizes
         if message.each:
             raise FedloomError(
                 f"clients get {next(iter(message.each))} each of their own, so their changes are not of one model and "
                 f"cannot be added: leave out {type(step).__name__.lower()}."
             )
-        most = sums.most(samples[torch.tensor(wave.ids)])
+        most = self.sums.most(samples[torch.tensor(wave.ids)])
         run_name, start = f"seed {round.run.setting.seed}", message_digest(message.shared)
         session = SumSession(run_name, round.number, wave.turn, tuple(wave.ids), most, start)
         step.check_session(session)
-        places = {client: place for place, client in enumerate(wave.ids)}
-        jobs = update_jobs(wave, round, places, session)
-        round.ledger.send(replace(wave, message=message))
-        summed = round.engine.sum(jobs, message, round.state.client_states.read(wave.ids), step, session)
-        round.ledger.bytes_up += summed.bytes_up
-        round.ledger.bytes_down += summed.bytes_down
-        results = [None if one is None else {**one, "bytes": torch.zeros_like(one["bytes"])} for one in summed.results]
-        # Who answered is not who counts: a client may have trained, and still not be in the sum.
-        answers = Answers.collect(round, replace(wave, optional=True), jobs, results)
-        included, needed = set(summed.total.ids), round.run.answers_needed(len(wave.ids))
+        return session
+
+    def _open(self, summed: Summed, session: SumSession, answers: Answers) -> Answers:
+        """The answers of the clients that are in a sum, with the mean of their replies as the only row."""
+        round, included = answers.round, set(summed.total.ids)
+        needed = round.run.answers_needed(answers.asked)
         if len(included) < needed:
-            raise TooFewAnswers(
-                f"{len(included)} of {len(wave.ids)} clients are in the sum, but {needed} are needed", answers.arrived
-            )
+            raise Abandoned(f"{len(included)} of {answers.asked} clients are in the sum, but {needed} are needed")
+        # Who answered is not who counts: a client may have trained, and still not be in the sum.
         reason = "its row is not in the sum: it is not finite, or was refused"
         lost = {place: reason for place, client in enumerate(answers.wave.ids) if client not in included}
-        answers = answers.without(lost)
-        decoded = step.decode_total(summed.total, session)
-        _check_weight(decoded.weight, len(included), most)
+        decoded = self.sums.step.decode_total(summed.total, session)
+        _check_weight(decoded.weight, len(included), session.most)
         if decoded.scaled:
             findings = round.ledger.findings
             findings["sums/scaled"] = findings.get("sums/scaled", 0.0) + decoded.scaled
-        means = sums.means(decoded, wave.message, most)
+        means = self.sums.means(decoded, answers.wave.message, session.most)
         strange = [name for name, rows in means.items() if not bool(torch.isfinite(rows).all())]
         if strange:
             raise Diverged(f"the sum of {strange[0]} in round {round.number} is no longer finite.")
-        return replace(answers, decoded=means, summed=True, needed=needed)
+        return replace(answers.without(lost), decoded=means, summed=True, needed=needed)
 
 
 def asking_of(run: Composition) -> Asking:

@@ -10,7 +10,7 @@ import torch
 
 from fedloom.core.errors import Stopped
 from fedloom.core.message import Wave
-from fedloom.rounds.answers import Answers, Arrived, TooFewAnswers
+from fedloom.rounds.answers import Answers, Arrived, WorkAbandoned
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.exchange.station import Ask, Station
 from fedloom.rounds.round_context import RoundContext
@@ -28,8 +28,8 @@ class PrivacyBudget(Station):
         """The answers of the clients whose budget lasts."""
         try:
             answers = ask(wave)
-        except TooFewAnswers as few:
-            count_uses(round.run, round.state, few.arrived, 0, round.number)
+        except WorkAbandoned as given_up:
+            count_uses(round.run, round.state, given_up.arrived, 0, round.number)
             raise
         # Nobody can be taken out of a sum that is open: if one budget does not last, the run ends.
         needed = len(answers.arrived.ids) if answers.summed else answers.needed

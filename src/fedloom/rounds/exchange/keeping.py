@@ -14,17 +14,5 @@ class Keeping(Station):
 
     def take_back(self, answers: Answers, round: RoundContext) -> Answers:
         """The same answers."""
-        keep(answers, round)
+        answers.keep()
         return answers
-
-
-def keep(answers: Answers, round: RoundContext) -> None:
-    """Write what clients keep, and note what their answers cost.
-
-    Args:
-        answers: The answers of these clients.
-        round: The round.
-    """
-    for job, answer in answers.cohorts:
-        round.state.client_states.write(job.ids, answer.kept)
-    round.ledger.receive(answers.wave, answers.costs, answers.measured)

@@ -33,7 +33,7 @@ def line_of(run: Composition) -> tuple[Station, ...]:
     Args:
         run: What the run is made of.
     """
-    rows = run.sums is None  # of a sum, nothing can be said of single replies
+    rows = run.sums is None  # a sum hides single replies, so no station can judge them
     hostile = run.hostile
     stations: list[Station | None] = [
         # Outermost: an attacking server sees what the method's server will see, after every other station.
@@ -42,7 +42,7 @@ def line_of(run: Composition) -> tuple[Station, ...]:
         DownlinkCoding() if run.codes_models else None,
         # Outside all that leaves clients out: whoever does not count must keep nothing new.
         Keeping(),
-        # Before anything is kept: a method that would leave its clients unprotected must not change any state.
+        # Inside Keeping: a method that would leave its clients unprotected must not have anything kept.
         Protection() if run.privacy is not None else None,
         # Outside Collusion: a screen is there for hostile replies, so it judges what hostile clients agreed on.
         ReplyScreening(run.screen) if rows else None,

@@ -8,7 +8,6 @@ round's aggregator, the model stays as it is.
 from __future__ import annotations
 
 from fedloom.rounds.answers import Answers
-from fedloom.rounds.exchange.keeping import keep
 from fedloom.rounds.exchange.station import Station
 from fedloom.rounds.round_context import RoundContext
 
@@ -28,7 +27,7 @@ class Silence(Station):
         if not places:
             return answers
         quiet, loud = answers.split(places)
-        keep(quiet, round)
+        quiet.keep()  # their work has its costs, and the step that withheld their update remembers it
         if len(loud.wave.ids) < max(1, round.run.aggregator.least_clients) and not answers.wave.optional:
             raise NothingSent
         return loud
