@@ -39,7 +39,7 @@ def with_other_test_labels(task: Task, change: str) -> Task:
 def with_test_parts(task: Task) -> Task:
     """The task with test samples of their own; a client lacks a class in training that is in its test part."""
     held = task.federation
-    if held.graphs is not None:
+    if not held.samples_are_independent:
         return task
     train, test = (Ragged.of([held.train[k][half::2] for k in range(held.clients)]) for half in (0, 1))
     server = train[2][:6].sort().values if len(held.server) else held.server

@@ -130,3 +130,12 @@ def test_every_setting_of_every_part_declares_what_it_accepts_and_its_default_is
             assert any(
                 rule.is_kind(setting.default) and not rule.problem(setting.default) for rule in rules[setting.name]
             ), setting.name
+
+
+def test_a_class_of_code_that_was_only_executed_is_checked_too():
+    names = {"__name__": "no_such_module"}
+    lines = ("from dataclasses import dataclass", "import fedloom as fl", "@dataclass(frozen=True)")
+    code = "\n".join([*lines, "class Mine(fl.FedAvg):", "    mu: float = 0.1"])
+    exec(compile(code, "a cell", "exec", dont_inherit=True), names)  # noqa: S102
+    with pytest.raises(FedloomError, match="mine: mu='x': it must be a number"):
+        names["Mine"](mu="x")

@@ -6,7 +6,7 @@ import fedloom as fl
 from fedloom.channel.sub_model_step import SubModelStep
 from fedloom.config.resolve import resolve
 from fedloom.core.selector import Draws
-from fedloom.runs.prepare import channel_of, client_ledgers, executions_of, planned_run
+from fedloom.runs.prepare import channel_steps, client_ledgers, executions_of, planned_run
 from support.synthetic import small_task
 
 
@@ -19,10 +19,10 @@ def test_each_architecture_has_an_execution_of_its_own():
 
 def test_the_step_of_sub_models_comes_before_those_of_the_config():
     config = resolve({"federated_dropout": {"keep": 0.5}, "channel": ["halfprecision"]})
-    sub_models, steps = channel_of(config, small_task())
+    sub_models, steps = channel_steps(config, small_task())
     assert sub_models is not None
     assert [type(step) for step in steps] == [SubModelStep, fl.HalfPrecision]
-    none, steps = channel_of(resolve({"channel": ["halfprecision"]}), small_task())
+    none, steps = channel_steps(resolve({"channel": ["halfprecision"]}), small_task())
     assert none is None
     assert [type(step) for step in steps] == [fl.HalfPrecision]
 

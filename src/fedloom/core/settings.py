@@ -122,9 +122,10 @@ def setting_rules(kind: type) -> Mapping[str, Rules]:
 def _type_of(kind: type, name: str) -> Any:
     """The type of a field, in the words of the module that declares it."""
     owner, hint = next((base, own[name]) for base in kind.__mro__ if name in (own := get_annotations(base)))
-    field = SimpleNamespace(__annotations__={name: hint})
+    field, module = SimpleNamespace(__annotations__={name: hint}), sys.modules.get(owner.__module__)
+    words = {} if module is None else vars(module)  # code that was only executed has no module
     try:
-        return get_type_hints(field, vars(sys.modules[owner.__module__]), dict(vars(owner)), include_extras=True)[name]
+        return get_type_hints(field, words, dict(vars(owner)), include_extras=True)[name]
     except NameError:  # the type is imported for type checkers only: no config can have it
         return Any
 
