@@ -191,7 +191,8 @@ def groups_of(algorithm: Algorithm, server: State) -> list[list[int]] | None:
         algorithm: The method.
         server: The server's state.
     """
-    return algorithm.groups(server) if isinstance(algorithm, SelectsGroups) else None
+    find = getattr(algorithm, "groups", None)  # asked in every round, where the check of a protocol would be felt
+    return None if find is None else find(server)
 
 
 def exchanges(algorithm: Algorithm) -> bool:

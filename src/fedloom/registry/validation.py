@@ -5,6 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -46,9 +47,15 @@ def validate(kind: Any, values: Any, where: str) -> Any:
     """
     check_values(kind, values, where)
     try:
-        return TypeAdapter(kind).validate_python(values)
+        return _adapter(kind).validate_python(values)
     except ValidationError as error:
         raise FedloomError(_sentence(kind, error.errors(), where)) from None
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    """What builds objects of a type: made once, since it takes longer than all that it builds in a run."""
+    return TypeAdapter(kind)
 
 
 def _sentence(kind: Any, errors: list[Any], where: str) -> str:

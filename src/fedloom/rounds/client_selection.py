@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import torch
 
-from fedloom.core.algorithm import exchanges, groups_of
+from fedloom.core.algorithm import groups_of
 from fedloom.core.selector import Choice, Pool, Probe, check_choice
 from fedloom.core.server_context import ServerContext
 from fedloom.rounds.composition import Composition
@@ -46,7 +46,7 @@ def select_clients(run: Composition, engine: Engine, state: RunState, context: S
     if groups is not None:
         return choice
     ids, lost = ([clients[place] for place in places] for places in (choice.places, choice.lost))
-    if lost and exchanges(run.algorithm):  # they were sent what the others got, and nothing came back
+    if lost and run.exchanges:  # they were sent what the others got, and nothing came back
         ledger.bytes_down += run.algorithm.broadcast(state.server, lost).bytes_for(len(lost))
     if run.present is not None:
         failed = set(lost)
@@ -68,7 +68,7 @@ def _probe_clients(
     """What some clients' current models score on their own data; costs a model down and two numbers up for each."""
     jobs = [Job("ask", context.round, some, places) for some, places in run.blocks(ids)]
     message = run.down_channel.encode(run.algorithm.broadcast(state.server, ids))
-    if exchanges(run.algorithm):
+    if run.exchanges:
         ledger.bytes_down += message.bytes_for(len(ids))
         ledger.bytes_up += 8 * len(ids)
     jobs, results, answered = answered_jobs(jobs, engine.run(jobs, message, state.client_states.read(ids)))

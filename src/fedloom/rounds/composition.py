@@ -17,7 +17,7 @@ from torch import Tensor
 from fedloom.channel.channel import Channel
 from fedloom.channel.downlink import DownChannel, Downlink
 from fedloom.core.aggregator import Aggregator
-from fedloom.core.algorithm import Algorithm, ServerStep
+from fedloom.core.algorithm import Algorithm, ServerStep, exchanges
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.cohort import RunSetting
 from fedloom.core.model.sub_models import SubModels
@@ -243,6 +243,11 @@ class Composition:
         """How replies are added, if only sums of them leave the clients."""
         has_sums = any(isinstance(step, SumStep) for step in self.steps)
         return sums_of(self.algorithm, self.steps, self.weight_by) if has_sums else None
+
+    @cached_property
+    def exchanges(self) -> bool:
+        """Whether the clients and the server of the method exchange anything."""
+        return exchanges(self.algorithm)
 
     @property
     def codes_models(self) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from fedloom.core.aggregation_context import AggregatorMemory
-from fedloom.core.algorithm import Round, State, exchanges
+from fedloom.core.algorithm import Round, State
 from fedloom.core.errors import Stopped
 from fedloom.rounds.client_selection import select_clients
 from fedloom.rounds.composition import Composition
@@ -49,7 +49,7 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
     _check_budget(run, number)
     context, ledger = run.context(number), _open_ledger(run, state)
     choice = select_clients(run, engine, state, context, ledger)
-    measure = is_scored(run, number) and exchanges(run.algorithm)
+    measure = is_scored(run, number) and run.exchanges
     waves = run.algorithm.play(state.server, choice.places, context)
     try:
         server = _drive(RoundContext(run, engine, state, context, ledger, measure), waves)
@@ -95,7 +95,7 @@ def is_over(run: Composition, state: RunState) -> bool:
 def _open_ledger(run: Composition, state: RunState) -> Ledger:
     """An empty ledger, with what server and aggregator remember of the rounds before."""
     memory = AggregatorMemory(state.aggregator)
-    return Ledger(memory=memory, down=state.down, counts_bytes=exchanges(run.algorithm))
+    return Ledger(memory=memory, down=state.down, counts_bytes=run.exchanges)
 
 
 def _drive(round: RoundContext, waves: Round) -> State:

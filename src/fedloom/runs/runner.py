@@ -15,7 +15,6 @@ import numpy as np
 
 from fedloom import engines as engine
 from fedloom.config.schema import to_toml
-from fedloom.core.algorithm import exchanges
 from fedloom.core.errors import Abandoned, FedloomError, Stopped, unwritable
 from fedloom.core.task import Task
 from fedloom.files.atomic_write import write_atomic
@@ -236,7 +235,7 @@ def _efficiency(run: Composition, metrics: Mapping[str, float], selected: int) -
     """Accuracy, or the task's score, per selected client; nothing where less is better or nothing is sent."""
     scores = ["accuracy", *(metric.name for metric in run.task.metrics[:1] if metric.higher_is_better)]
     named = {key: value for score in scores for key, value in score_per_selected(metrics, score, selected).items()}
-    return named if exchanges(run.algorithm) else {}
+    return named if run.exchanges else {}
 
 
 def _try_round(play: Callable[[], dict[str, Any]], run: Composition, number: int) -> dict[str, Any]:
