@@ -15,7 +15,7 @@ import numpy as np
 import fedloom as fl
 from fedloom.conformance.run_method import run_method
 from fedloom.prediction.fedpredict import FedPredict
-from fedloom.runs.results.statistics import CLIENTS, GLOBAL
+from fedloom.runs.results.summaries import CLIENTS, GLOBAL
 
 Results = dict[str, list[float]]
 """What was compared, and a number per seed."""

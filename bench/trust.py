@@ -14,7 +14,7 @@ from torch import nn
 import fedloom as fl
 from fedloom.aggregation.krum import Krum
 from fedloom.config.resolve import resolve
-from fedloom.core.aggregation_context import AggregationContext
+from fedloom.core.aggregator import AggregationContext
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.core.trainer import TrainingRequest

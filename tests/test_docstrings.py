@@ -43,7 +43,7 @@ SAME_EVERYWHERE = {"seed", "clients", "client", "ids", "name", "path", "folder",
 FILLERS = "a an the of its it this that is are in on for with by from which what and or one all each run"
 TYPE_WORDS = {"int": "number", "float": "number", "str": "text name", "Path": "path file folder", "Tensor": "tensor"}
 """Words that a type says already."""
-STILL_RESTATING = ("cli", "config", "deploy", "registry", "reproduce", "rounds", "runs", "core/algorithm.py")
+STILL_RESTATING = ("cli", "config", "deploy", "registry", "reproduce")
 """Folders and files whose docstrings have not been gone through."""
 
 

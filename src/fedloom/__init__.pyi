@@ -37,7 +37,7 @@ from fedloom.channel.sketch import Sketch as Sketch
 from fedloom.channel.topk import TopK as TopK
 from fedloom.config.method_spec import Method
 from fedloom.core.adversary import Adversary as Adversary
-from fedloom.core.aggregation_context import AggregationContext as AggregationContext
+from fedloom.core.aggregator import AggregationContext as AggregationContext
 from fedloom.core.aggregator import Aggregator as Aggregator
 from fedloom.core.algorithm import Algorithm as Algorithm
 from fedloom.core.algorithm import State as State
@@ -54,7 +54,6 @@ from fedloom.core.errors import StoppedWarning as StoppedWarning
 from fedloom.core.facts import Fact as Fact
 from fedloom.core.layout import Layout as Layout
 from fedloom.core.local_work import LocalWork as LocalWork
-from fedloom.core.loss_step import LossStep as LossStep
 from fedloom.core.message import Message as Message
 from fedloom.core.message import Replies as Replies
 from fedloom.core.message import Reply as Reply
@@ -70,6 +69,7 @@ from fedloom.core.selector import Choice as Choice
 from fedloom.core.selector import Pool as Pool
 from fedloom.core.server_context import ServerContext as ServerContext
 from fedloom.core.task import Task as Task
+from fedloom.core.trainer import LossStep as LossStep
 from fedloom.data.changes.concept_drift import with_concept_drift as with_concept_drift
 from fedloom.data.changes.withheld_class import with_withheld_class as with_withheld_class
 from fedloom.data.federation import Federation as Federation

@@ -7,7 +7,7 @@ import torch
 
 import fedloom as fl
 from fedloom.aggregation.fltrust import FLTrust
-from fedloom.core.aggregation_context import AggregationContext
+from fedloom.core.aggregator import AggregationContext
 from support.clusters import clients_on_a_line, server_context
 
 

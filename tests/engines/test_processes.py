@@ -232,7 +232,7 @@ def test_a_run_whose_worker_dies_twice_at_the_same_client_gives_the_same_bytes(t
 
         def client_update(self, cohort: fl.Cohort, message: Message) -> fl.Reply:
             Mortal(log=self.log, deaths=self.deaths).client_update(cohort, everything(cohort.task))
-            cohort.__init__(cohort.ids, cohort.trainer, cohort.setting, cohort.round, cohort.state)
+            cohort.__init__(cohort.ids, cohort.trainer, cohort.setting, cohort.round, cohort.kept)
             return super().client_update(cohort, message)
 
     mortal = Mortal if method == "fedavg" else MortalLocal

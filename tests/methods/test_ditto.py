@@ -53,17 +53,17 @@ def test_dittos_personal_model_may_train_longer():
     v = 0.0
     for _ in range(3):
         v -= lr * (a * (v - c) + lam * v)
-    assert some.state["v"].item() == pytest.approx(v, rel=1e-5)
+    assert some.kept["v"].rows.item() == pytest.approx(v, rel=1e-5)
     assert some.steps.tolist() == [1 + 3]
     assert some.after is not None
-    assert torch.equal(some.after, some.state["v"])  # what is measured as the trained model
+    assert torch.equal(some.after, some.kept["v"].rows)  # what is measured as the trained model
 
 
 def test_clients_of_ditto_that_never_trained_predict_with_the_shared_model(tmp_path):
     state = final(tmp_path / "run", fl.Ditto(), small_task(), rounds=1, selection={"number": 2})
     has = state.client_states.has["v"].bool()
     some = cohort(small_task(), "vectorised", LocalWork())
-    some.state = state.client_states.read(list(range(4)))
+    some.kept = state.client_states.read(list(range(4)))
     rows = fl.Ditto().weights_for(Message({"row": state.server["row"]}), some)
     assert torch.equal(rows[~has], state.server["row"].expand(2, -1))
     assert torch.equal(rows[has], state.client_states.rows["v"][has])

@@ -56,7 +56,7 @@ def test_a_large_client_sends_the_head_and_keeps_the_body_of_lg_fedavg_to_the_by
     lg = fl.LGFedAvg().client_update(one, fl.Message({"head": layout.take(row, "head")}))
     mixed = hybrid(threshold=0).client_update(two, fl.Message({"row": row}))
     assert same(lg.tensors["head"], layout.take(mixed.tensors["row"], "head"))
-    assert same(one.state["body"], two.state["body"])
+    assert same(one.kept["body"].rows, two.kept["body"].rows)
 
 
 @pytest.mark.parametrize("hybrid", HYBRIDS)

@@ -68,7 +68,7 @@ def test_a_step_of_fedproto_pulls_features_to_the_prototypes_that_are_known(exec
             loss = F.cross_entropy(z @ head["4.weight"].t() + head["4.bias"], y)
             apart = ((z[y == 1] - prototypes[0]) ** 2).sum() / 16 / len(y)  # class 4 nobody has; 0 and 2 are not known
             row = row - 0.1 * torch.autograd.grad(loss + 3.0 * apart, now)[0]
-        assert distance(row, some.state["row"][client]) < 1e-5
+        assert distance(row, some.kept["row"].rows[client]) < 1e-5
 
 
 def test_what_nobody_sent_stays_as_it_was_known(tmp_path):
@@ -104,7 +104,7 @@ def test_clients_of_fedproto_predict_with_their_own_models(tmp_path):
     state = final(tmp_path / "run", "fedproto", task, rounds=2, selection={"number": 2})
     has = state.client_states.has["row"].bool()
     some = cohort(task, "loop", LocalWork())
-    some.state = state.client_states.read([0, 1, 2])
+    some.kept = state.client_states.read([0, 1, 2])
     rows = fl.FedProto().weights_for(fl.FedProto().broadcast(state.server, [0, 1, 2]), some)
     assert torch.equal(rows[has], state.client_states.rows["row"][has])
     assert torch.equal(rows[~has], task.initial_row().expand(int((~has).sum()), -1))

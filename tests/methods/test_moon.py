@@ -53,7 +53,7 @@ def test_a_step_of_moon_is_the_gradient_of_the_papers_loss(execution):
             loss = F.cross_entropy(outputs, y) - 2.0 * torch.log(towards / (towards + away)).mean()
             row = row - 0.1 * torch.autograd.grad(loss, now)[0]
         assert distance(row, reply.tensors["row"][client]) < 1e-5
-        assert torch.equal(some.state["last"][client], reply.tensors["row"][client])
+        assert torch.equal(some.kept["last"].rows[client], reply.tensors["row"][client])
 
 
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])

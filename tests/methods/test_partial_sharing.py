@@ -77,7 +77,7 @@ def test_clients_predict_with_the_new_shared_part_and_the_part_they_kept(name):
     rows = method.weights_for(fl.Message({method.shared: new}), some)
     other = "head" if method.shared == "body" else "body"
     for client in range(4):
-        kept = some.state[other][client] if method.own else layout.take(start, other)
+        kept = some.kept[other].rows[client] if method.own else layout.take(start, other)
         assert same(layout.take(rows[client], method.shared), new)
         assert same(layout.take(rows[client], other), kept)
 

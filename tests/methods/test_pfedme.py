@@ -61,7 +61,7 @@ def test_clients_of_pfedme_that_never_trained_predict_with_the_shared_model(tmp_
     has = state.client_states.has["theta"].bool()
     assert int(has.sum()) == 2
     some = cohort(small_task(), "vectorised", LocalWork())
-    some.state = state.client_states.read(list(range(4)))
+    some.kept = state.client_states.read(list(range(4)))
     rows = fl.PFedMe().weights_for(Message({"row": state.server["row"]}), some)
     assert torch.equal(rows[~has], state.server["row"].expand(2, -1))
     assert torch.equal(rows[has], state.client_states.rows["theta"][has])

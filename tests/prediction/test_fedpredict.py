@@ -59,7 +59,7 @@ def state_after(task: Task, number: int, rows: torch.Tensor, stage: FedPredict =
     cohort = visit(task, number)
     cohort.after = rows
     stage.after_update(cohort)
-    return cohort.state
+    return cohort.kept
 
 
 # -- the weight
@@ -119,8 +119,8 @@ def test_clients_are_mixed_one_by_one():
     task = small_task()
     local, rows = torch.randn(2, len(SIZES), task.layout.width).unbind()
     state = state_after(task, 2, local)
-    state["fedpredict/round"][1] = 5  # client 1 trained in the round that is scored
-    state["fedpredict/row/has"][2] = 0  # client 2 never did
+    state["fedpredict/round"].rows[1] = 5  # client 1 trained in the round that is scored
+    state["fedpredict/row"].has[2] = False  # client 2 never did
     mixed = FedPredict().weights(rows, fl.Message(), visit(task, 5, state))
     gw = math.exp(-1 / 3 - 5 / 10)
     for client in (0, 3, 4):
@@ -134,7 +134,7 @@ def test_running_statistics_are_the_clients_own_and_not_mixed():
     task = Task("t", federation(SIZES), model)
     local, rows = torch.randn(2, len(SIZES), task.layout.width).unbind()
     state = state_after(task, 2, local)
-    state["fedpredict/row/has"][0] = 0
+    state["fedpredict/row"].has[0] = False
     mixed = FedPredict().weights(rows, fl.Message(), visit(task, 5, state))
     trained = task.layout.trained_columns
     assert trained is not None

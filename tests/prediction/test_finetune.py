@@ -44,7 +44,7 @@ def error(weights: list[float]) -> float:
 @pytest.mark.parametrize("execution", ["loop", "vectorised"])
 @pytest.mark.parametrize("epochs", [1, 3])
 def test_tuning_a_quadratic_by_hand(execution, epochs):
-    """Each epoch is one step w <- w + lr (c - w); the run itself goes on from the untuned mean."""
+    """Each epoch is one step w <- w + lr (c - w); the run itself continues from the untuned mean."""
     rate, tuning = 0.3, 0.2
     stage = f"fedavg+finetune:epochs={epochs},lr={tuning}"
     history = run(stage, quadratic(OPTIMA), local={"epochs": 1, "lr": rate}, execution=execution)

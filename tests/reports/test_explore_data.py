@@ -9,7 +9,7 @@ import pytest
 
 from fedloom.reports import explore_data as module
 from fedloom.reports.explore_data import explore_data, explore_json
-from fedloom.runs.results.statistics import CLIENTS, GLOBAL
+from fedloom.runs.results.summaries import CLIENTS, GLOBAL
 from support.histories import history
 
 

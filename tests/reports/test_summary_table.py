@@ -11,7 +11,7 @@ from fedloom.metrics.regression import MAE
 from fedloom.reports.summary_table import cell_text, differences, evidence, summary, verdict
 from fedloom.rounds.score import metric_notes
 from fedloom.runs.results.history import History
-from fedloom.runs.results.statistics import CLIENTS, GLOBAL
+from fedloom.runs.results.summaries import CLIENTS, GLOBAL
 
 
 def run(clients: list[float], glob: list[float] | None = None, stopped: str | None = None, **config: Any) -> History:

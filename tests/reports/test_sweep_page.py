@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedloom.reports.sweep_page import sweep_page
-from fedloom.runs.results.statistics import CLIENTS, GLOBAL
+from fedloom.runs.results.summaries import CLIENTS, GLOBAL
 from support.sweeps import finished_sweep
 
 

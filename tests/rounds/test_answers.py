@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 import fedloom as fl
 from fedloom.core.errors import Abandoned, Diverged
+from fedloom.core.kept_rows import KeptRows
 from fedloom.core.message import Message, Wave
 from fedloom.rounds.answers import Answers, WorkAbandoned
 from fedloom.rounds.jobs import CohortAnswer, Job
-from fedloom.rounds.ledger import Ledger
 from fedloom.rounds.round_context import RoundContext
+from fedloom.rounds.round_costs import RoundCosts
 from fedloom.rounds.run_state import initial_state
 from support.silent_clients import prepare_run
 from support.synthetic import small_task
@@ -40,12 +41,12 @@ def packed(job):
     numbers = torch.tensor([float(client) for client in job.ids])
     costs = {name: numbers.long() + 1 for name in ("steps", "samples", "bytes")}
     reply = {"row": numbers[:, None].expand(-1, 2).clone()}
-    kept = {"head": numbers[:, None], "head/has": torch.ones(len(numbers))}
+    kept = {"head": KeptRows.of_all(numbers[:, None])}
     return CohortAnswer(reply, kept, costs, {"trained/loss": numbers}).pack()
 
 
 def answers(results=None, run=RUN, **settings):
-    round = RoundContext(run, Notes(), initial_state(run), run.context(1), Ledger())
+    round = RoundContext(run, Notes(), initial_state(run), run.context(1), RoundCosts())
     wave = replace(WAVE, **settings)
     needed = 0 if wave.optional else run.answers_needed(len(wave.ids))
     return Answers.collect(round, wave, JOBS, [packed(job) for job in JOBS] if results is None else results, needed)
@@ -68,7 +69,7 @@ def test_whoever_is_left_out_is_in_nothing_that_is_left(places):
     assert got.reply["row"][:, 0].tolist() == left
     assert got.costs["samples"].tolist() == [client + 1 for client in left]
     assert sorted(client for job, _ in got.cohorts for client in job.ids) == left
-    assert sorted(float(row) for _, one in got.cohorts for row in one.kept["head"]) == left
+    assert sorted(float(row) for _, one in got.cohorts for row in one.kept["head"].rows) == left
     assert float(got.influence.weights.sum()) == pytest.approx(1)
     assert sorted(client for client, _, _ in got.round.engine.excluded) == sorted(places)
     assert got.arrived.ids == [2, 0, 3, 1]  # who worked has worked
@@ -108,5 +109,6 @@ def test_an_answer_survives_the_way_as_named_tensors():
     again = CohortAnswer.unpack(replace(answer, silent=torch.tensor([True, False])).pack())
     assert again.silent.tolist() == [True, False]
     assert again.reply.keys() == {"row"}
-    assert again.kept.keys() == {"head", "head/has"}
+    assert again.kept.keys() == {"head"}
+    assert again.kept["head"].has.tolist() == [True, True]
     assert again.measured.keys() == {"trained/loss"}

@@ -14,9 +14,9 @@ import fedloom as fl
 from fedloom.config.resolve import resolve
 from fedloom.engines.inline import Inline
 from fedloom.rounds.composition import Composition, Participants
+from fedloom.rounds.evaluation import score_models
 from fedloom.rounds.loop import play_round
 from fedloom.rounds.run_state import initial_state
-from fedloom.rounds.scoring import score_models
 from fedloom.runs.prepare import prepare
 
 CLIENTS, PER_ROUND = 500, 7

@@ -1,4 +1,4 @@
-"""A run goes on from an earlier round, with the same settings to the same bytes, or with others that are noted."""
+"""A run continues from an earlier round, with the same settings to the same bytes, or with others that are noted."""
 
 from __future__ import annotations
 
@@ -81,12 +81,12 @@ def test_a_run_that_diverged_goes_on_from_the_command_line_with_a_lower_rate(tas
 @pytest.mark.parametrize(
     ("how", "reason"),
     [
-        ({"from_round": 2}, r"no checkpoint of round 2: go on from one of the rounds 4, 5, 6\."),
+        ({"from_round": 2}, r"no checkpoint of round 2: continue from one of the rounds 4, 5, 6\."),
         ({"from_round": 6}, "round 6 is the last one"),
         ({"settings": {"local.lr": 0.1}}, "name that round too"),
         (
             {"from_round": 4, "settings": {"seed": 3}},
-            "seed=3: a run that goes on from an earlier round may only",
+            "seed=3: a run that continues from an earlier round may only",
         ),
         ({"from_round": 4, "settings": {"method.name": "fedavg"}}, "no names"),
         ({"from_round": 4, "settings": {"task.clients": 3}}, "may only change"),

@@ -7,8 +7,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from fedloom.core.aggregation_context import AggregationContext
-from fedloom.core.aggregator import Aggregator
+from fedloom.core.aggregator import AggregationContext, Aggregator
 from fedloom.core.server_context import ServerContext
 from support.clusters import clients_in_a_plane, server_context
 

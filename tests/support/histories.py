@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedloom.runs.results.history import History
-from fedloom.runs.results.statistics import CLIENTS, GLOBAL
+from fedloom.runs.results.summaries import CLIENTS, GLOBAL
 
 
 def history(values: list[float], clients: int = 4, own: float = 0.5, **more: Any) -> History:

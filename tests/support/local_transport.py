@@ -196,9 +196,10 @@ class Local:
         return {path.name: path.read_bytes() for path in (self.folder / self.names[client] / "kept").iterdir()}
 
     def state(self, client: int) -> dict[str, Tensor]:
-        """The kept state that counts, as the server's next request would name it."""
+        """The rows of the kept state that counts, as the server's next request would name it."""
         assert self.engine is not None
-        return self.sites[client].states.read(self.engine.tickets.state.get(client, ""))
+        kept = self.sites[client].states.read(self.engine.tickets.state.get(client, ""))
+        return {name: one.rows for name, one in kept.items()}
 
     def server(self) -> tuple[Prepared, DeployedEngine]:
         """A server's half, begun anew over its folder, as a process that starts does."""

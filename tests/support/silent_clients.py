@@ -7,10 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from torch import Tensor
-
 from fedloom.config.resolve import resolve
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.kept_rows import KeptRows
 from fedloom.core.message import Message
 from fedloom.core.task import Task
 from fedloom.engines.inline import Inline
@@ -42,7 +41,7 @@ class SilentEngine(Inline):
         self.started_rounds.append(round_number)
 
     def run(  # type: ignore[override]
-        self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]
+        self, jobs: list[Job], message: Message, kept: Mapping[str, KeptRows]
     ) -> list[Tensors | None]:
         reason = self.reasons.get((jobs[0].kind, jobs[0].round))
         self.exclusions += [] if reason is None else [reason]

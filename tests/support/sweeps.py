@@ -7,7 +7,7 @@ from typing import Any
 from fedloom.runs.plans.grid import combination_label, combinations
 from fedloom.runs.plans.sweep import Sweep
 from fedloom.runs.results.history import History
-from fedloom.runs.results.statistics import CLIENTS
+from fedloom.runs.results.summaries import CLIENTS
 
 VALIDATION = CLIENTS.replace("own_test", "own_validation")
 

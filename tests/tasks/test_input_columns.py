@@ -19,7 +19,7 @@ from fedloom.data.changes.communal_set import with_communal
 from fedloom.data.datasets.images import HAR_COLUMNS
 from fedloom.data.federation_figure import describe
 from fedloom.data.partition.feature_skew import with_feature_skew
-from fedloom.runs.fingerprint import fingerprint
+from fedloom.runs.folder.fingerprint import fingerprint
 from fedloom.tasks.transforms import CropFlip
 from support import phones
 from support.engine_runs import result_files

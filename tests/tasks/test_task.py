@@ -18,7 +18,7 @@ from fedloom.data.federation import Federation, Ragged
 from fedloom.registry.kinds import TASKS
 from fedloom.registry.validation import validate
 from fedloom.tasks.builder import OF_COLUMNS, TaskSettings, task_builder
-from fedloom.tasks.dataset_task import DatasetBuilder
+from fedloom.tasks.dataset_tasks import DatasetBuilder
 from fedloom.tasks.own_data import task_of
 from fedloom.tasks.settings import TaskSection
 from fedloom.tasks.task import build_task

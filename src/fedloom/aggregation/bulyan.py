@@ -18,7 +18,7 @@ from torch import Tensor
 from fedloom.aggregation.krum import compared_columns, krum_scores, squared_distances
 from fedloom.aggregation.median import coordinate_median
 from fedloom.aggregation.robust_rule import ShareRule
-from fedloom.core.aggregation_context import AggregationContext
+from fedloom.core.aggregator import AggregationContext
 from fedloom.core.settings import NonNegative
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from fedloom.aggregation.changes import changes_of, clip_norms, moved_by
 from fedloom.aggregation.median import coordinate_median
 from fedloom.aggregation.robust_rule import RobustRule
-from fedloom.core.aggregation_context import AggregationContext
+from fedloom.core.aggregator import AggregationContext
 from fedloom.core.settings import Count, Positive
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fedloom.core.aggregation_context import AggregationContext
+from fedloom.core.aggregator import AggregationContext
 
 
 def changes_of(rows: Tensor, context: AggregationContext) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fedloom.aggregation.changes import changes_of, moved_by
 from fedloom.aggregation.robust_rule import RobustRule
-from fedloom.core.aggregation_context import AggregationContext
+from fedloom.core.aggregator import AggregationContext
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts

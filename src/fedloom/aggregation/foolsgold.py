@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 
 from fedloom.aggregation.changes import changes_of, moved_by
-from fedloom.core.aggregation_context import AggregationContext
-from fedloom.core.aggregator import Aggregator
+from fedloom.core.aggregator import AggregationContext, Aggregator
 from fedloom.core.settings import Positive
 
 ROUNDING = 1e-9

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedloom.aggregation.robust_rule import RobustRule
-from fedloom.core.aggregation_context import AggregationContext
+from fedloom.core.aggregator import AggregationContext
 from fedloom.core.settings import Count, NonNegative, Positive
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fedloom.aggregation.robust_rule import ShareRule
-from fedloom.core.aggregation_context import AggregationContext
+from fedloom.core.aggregator import AggregationContext
 from fedloom.core.settings import Count
 
 

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from fedloom.aggregation.changes import changes_of, clip_norms, moved_by
 from fedloom.aggregation.median import coordinate_median
-from fedloom.core.aggregation_context import AggregationContext
-from fedloom.core.aggregator import Aggregator
+from fedloom.core.aggregator import AggregationContext, Aggregator
 from fedloom.core.settings import Positive
 
 

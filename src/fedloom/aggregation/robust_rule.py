@@ -16,8 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedloom.core.aggregation_context import AggregationContext
-from fedloom.core.aggregator import Aggregator
+from fedloom.core.aggregator import AggregationContext, Aggregator
 from fedloom.core.errors import FedloomError
 from fedloom.core.settings import Count, NonNegative
 

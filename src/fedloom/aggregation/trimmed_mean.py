@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedloom.aggregation.robust_rule import ShareRule
-from fedloom.core.aggregation_context import AggregationContext
+from fedloom.core.aggregator import AggregationContext
 
 
 @dataclass(frozen=True)

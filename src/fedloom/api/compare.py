@@ -20,7 +20,7 @@ from fedloom.reports.summary_table import cell_text, evidence, summary, verdict
 from fedloom.runs.plans.compare import PLAN, make_plan, prolong_comparison, run_comparison, write_comparison
 from fedloom.runs.plans.plan import ObserversOf, RunFactory, TaskOf, TaskSource, read_plan
 from fedloom.runs.results.history import History
-from fedloom.runs.results.statistics import common_score
+from fedloom.runs.results.summaries import common_score
 from fedloom.runs.run import warn_if_stopped
 from fedloom.runs.runner import Observer
 from fedloom.runs.trackers import make_trackers

@@ -8,7 +8,7 @@ from typing import Any
 from fedloom.api.several_runs import Runs, runs_by_label
 from fedloom.plotting.curves import curves_figure
 from fedloom.plotting.style import save_figure
-from fedloom.runs.results.statistics import score_panels
+from fedloom.runs.results.summaries import score_panels
 
 
 def plot(runs: Runs, path: str | Path | None = None, axis: str = "round") -> Any:

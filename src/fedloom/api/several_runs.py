@@ -32,7 +32,7 @@ def runs_by_label(runs: Runs) -> dict[str, list[History]]:
                 for label, some in histories([Path(one)]).items():
                     found.setdefault(label, []).extend(some)
             else:
-                raise FedloomError(f"{one!r} is no run: give histories, a comparison, or folders of runs.")
+                raise FedloomError(f"{one!r} is not a run: give histories, a comparison, or folders of runs.")
     if not found:
         raise FedloomError("there is no run to show: give at least one history or folder.")
     return {name: some for label, alike in found.items() for name, some in _apart(label, alike).items()}

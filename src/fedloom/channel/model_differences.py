@@ -106,7 +106,7 @@ def restore_models(message: Message, cohort: Cohort, is_model: Callable[[str, Te
     for name in names:
         if not bool(cohort.has(f"{KEPT}{name}").all()):
             raise FedloomError(f"the client does not have the model that it gets a difference to ({name})")
-        known[name] = cohort.state[f"{KEPT}{name}"][0].view(message.shared[f"{name}{DELTA}"].shape)
+        known[name] = cohort.kept[f"{KEPT}{name}"].rows[0].view(message.shared[f"{name}{DELTA}"].shape)
     if bytes(message.shared[DIGEST].tolist()) != message_digest(known):
         raise FedloomError("the client has another model than the one that it gets a difference to")
     models = {

@@ -96,7 +96,7 @@ def finish_comparison(
     from fedloom.config.schema import RunConfig
     from fedloom.runs.plans.compare import PLAN
     from fedloom.runs.plans.plan import read_plan
-    from fedloom.runs.results.statistics import common_score
+    from fedloom.runs.results.summaries import common_score
 
     plan = read_plan(folder, PLAN)
     planned = changes.rounds or int(plan["config"].get("rounds", RunConfig().rounds))

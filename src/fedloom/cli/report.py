@@ -30,7 +30,7 @@ def report(
     from fedloom.reports.run_page import write_report
     from fedloom.reports.summary_table import evidence, summary, verdict
     from fedloom.runs.plans.compare import histories
-    from fedloom.runs.results.statistics import common_score
+    from fedloom.runs.results.summaries import common_score
 
     found = histories(folders)
     page = write_report(found, out or folders[0] / "report.html")

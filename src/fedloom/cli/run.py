@@ -51,7 +51,7 @@ def run(
     from fedloom.config.python_objects import refuse_to_run, without_replaced_objects
     from fedloom.config.resolve import method_from_config, resolve, task_from_config
     from fedloom.rounds.score import score_of
-    from fedloom.runs.fingerprint import TO_RUN_ANYWAY, refuse_other_task
+    from fedloom.runs.folder.fingerprint import TO_RUN_ANYWAY, refuse_other_task
     from fedloom.runs.prepare import prepare
     from fedloom.runs.results.history import History
     from fedloom.runs.runner import execute
@@ -221,7 +221,7 @@ def _print(history: History, folder: Path) -> None:
     from rich.table import Table
 
     from fedloom.cli.terminal.console import printer
-    from fedloom.runs.results.statistics import BYTES
+    from fedloom.runs.results.summaries import BYTES
 
     table = Table(title=f"{history.label} after round {history.records[-1]['round'] if history.records else 0}")
     table.add_column("which model on whose data")

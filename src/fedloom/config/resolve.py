@@ -125,7 +125,7 @@ def change_settings(values: dict[str, Any], settings: Mapping[str, Any]) -> dict
         section = key.split(".")[0]
         if section not in CHANGEABLE or key in CHANGEABLE[:4] or key.endswith(".name"):
             raise FedloomError(
-                f"{key}={value}: a run that goes on from an earlier round may only change settings of "
+                f"{key}={value}: a run that continues from an earlier round may only change settings of "
                 f"{', '.join(CHANGEABLE)}, and no names: start a new run instead."
             )
         set_nested(values, key, value, f"{key}={value}")

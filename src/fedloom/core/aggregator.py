@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Collection, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
-from fedloom.core.aggregation_context import AggregationContext
 from fedloom.core.facts import AGGREGATOR_PROMISES, Fact, Facts, Promises
+from fedloom.core.server_context import ServerContext
 from fedloom.core.settings import check_settings
 
 if TYPE_CHECKING:
@@ -73,3 +73,71 @@ class Aggregator:
                 aggregator remembers.
         """
         raise TypeError(f"{type(self).__name__} has no __call__")
+
+
+@dataclass(frozen=True)
+class AggregationContext(ServerContext):
+    """What the server has while it makes one row of many.
+
+    Args:
+        trainer: Evaluates rows on the server.
+        work: The local work of the run.
+        seed: The seed of the run.
+        round: The round, counted from 1; 0 is the prelude.
+        rounds: How many rounds the run has.
+        clients: The clients that may take part, without held-out new clients.
+        weigh: The run's weighting.
+        trainings: How often the server trained in this round, by purpose.
+        trainers: Trains and evaluates rows of each architecture, where clients' models differ.
+        ids: The clients that the rows come from; empty where a method combines rows of its own making.
+        origin: What these clients started from, one row or a row per client; None where the rows are changes already.
+        reply: The name of the reply's tensor; empty for rows of a method's own making.
+        expected: How many clients a round has on average; None where that is not known.
+        memory: What the aggregator remembered of this reply after the last round, and may change: tensors by name.
+    """
+
+    ids: Sequence[int] = ()
+    origin: Tensor | None = None
+    reply: str = ""
+    expected: float | None = None
+    memory: MutableMapping[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, context: ServerContext, **about_rows: Any) -> AggregationContext:
+        """The same for some rows.
+
+        Args:
+            context: What the server has in this round.
+            about_rows: What is known of the rows, by the names of the other fields.
+        """
+        # Replies that a test of a method makes by hand may have less of a context.
+        known: dict[str, Any] = {one.name: getattr(context, one.name, None) for one in fields(ServerContext)}
+        return cls(**known, **about_rows)
+
+
+@dataclass
+class AggregatorMemory:
+    """What a run's aggregator remembers between rounds, of each reply apart.
+
+    Args:
+        before: What it remembered after the last round, by ``REPLY@NAME``; never changed.
+    """
+
+    before: Mapping[str, Tensor] = field(default_factory=dict)
+    after: dict[str, dict[str, Tensor]] = field(default_factory=dict)
+
+    def of(self, reply: str) -> MutableMapping[str, Tensor]:
+        """What it remembers of a reply, to be read and changed.
+
+        Args:
+            reply: The name of the reply's tensor.
+        """
+        if reply not in self.after:
+            prefix = f"{reply}@"
+            self.after[reply] = {n.removeprefix(prefix): t for n, t in self.before.items() if n.startswith(prefix)}
+        return self.after[reply]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All of it after the round, by ``REPLY@NAME``."""
+        found = {name: tensor for name, tensor in self.before.items() if name.split("@")[0] not in self.after}
+        return found | {f"{reply}@{name}": t for reply, held in self.after.items() for name, t in held.items()}

@@ -15,15 +15,15 @@ from torch import Tensor
 from fedloom.core.cycle import Cycle
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Augment, Inputs
+from fedloom.core.kept_rows import KeptRows
 from fedloom.core.local_work import LocalWork
-from fedloom.core.loss_step import LossStep
+from fedloom.core.metric import Scores
 from fedloom.core.network import Collect, Loss
 from fedloom.core.pull import Pull
-from fedloom.core.scores import Scores
 from fedloom.core.seeds import generator, key
 from fedloom.core.targets import IGNORED
 from fedloom.core.task import Task
-from fedloom.core.trainer import Given, StepNoise, Trainer, TrainingRequest
+from fedloom.core.trainer import Given, LossStep, StepNoise, Trainer, TrainingRequest
 from fedloom.core.training_checks import check_positions, check_rows, check_training
 
 
@@ -46,7 +46,7 @@ class Cohort:
         trainer: Trains and evaluates their rows.
         setting: The local work, the seed and the number of rounds of the run.
         round_number: The round, counted from 1; 0 is the prelude.
-        kept: What the clients kept from earlier rounds, with one entry per client.
+        kept: What the clients kept from earlier rounds, by name.
         turn: How often these clients already worked in this round: each turn has batches of its own.
     """
 
@@ -56,13 +56,13 @@ class Cohort:
         trainer: Trainer,
         setting: RunSetting,
         round_number: int,
-        kept: Mapping[str, Tensor] | None = None,
+        kept: Mapping[str, KeptRows] | None = None,
         turn: int = 0,
     ) -> None:
         self.ids, self.setting, self.round, self.turn = ids, setting, round_number, turn
         self.trainer = trainer.at(round_number)
         self.task: Task = self.trainer.task.at(round_number)
-        self.state: dict[str, Tensor] = dict(kept or {})
+        self.kept: dict[str, KeptRows] = dict(kept or {})
         self.changed: set[str] = set()
         self.steps = torch.zeros(len(ids), dtype=torch.int64)
         self.trainings = 0
@@ -128,7 +128,7 @@ class Cohort:
 
     def has(self, name: str) -> Tensor:
         """Which clients have kept something under a name."""
-        return self.state[f"{name}/has"].bool() if name in self.state else torch.zeros(len(self), dtype=torch.bool)
+        return self.kept[name].has if name in self.kept else torch.zeros(len(self), dtype=torch.bool)
 
     def kept_rows(self, name: str, default: Tensor) -> Tensor:
         """What the clients kept under a name; a client that kept nothing yet gets its row of ``default``.
@@ -136,12 +136,7 @@ class Cohort:
         Args:
             default: A row per client.
         """
-        if name not in self.state:
-            return default
-        has = self.has(name)
-        if bool(has.all()):
-            return self.state[name]
-        return torch.where(has.view(-1, *[1] * (default.dim() - 1)), self.state[name], default)
+        return self.kept[name].or_default(default) if name in self.kept else default
 
     def keep(self, name: str, rows: Tensor, only: Tensor | None = None) -> None:
         """Keep a row (any width) per client until its next round.
@@ -151,12 +146,8 @@ class Cohort:
             rows: A row per client.
             only: A mask of the clients that keep it; all of them by default.
         """
-        rows, has = rows.detach(), self.has(name)
-        if only is not None:
-            old = self.state.get(name, torch.zeros_like(rows))
-            rows = torch.where(only.view(-1, *[1] * (rows.dim() - 1)), rows, old)
-        self.state[name] = rows
-        self.state[f"{name}/has"] = torch.ones(len(self)) if only is None else (has | only).float()
+        new = KeptRows.of_all(rows.detach())
+        self.kept[name] = new if only is None else new.where(only, self.kept.get(name) or KeptRows.of_nobody(new.rows))
         self.changed.add(name)
 
     # -- work on the clients' own data

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.lr_schedule import Schedule, lr_at
 from fedloom.core.settings import Count, NonNegative, Positive, Share, ShareBelowOne, WholeNumber, check_settings
 
 
@@ -85,3 +84,28 @@ class LocalWork:
     def steps_for(self, samples: int) -> int:
         """How many gradient steps a client with ``samples`` samples makes when it does all of its work."""
         return self.steps if self.steps is not None else self.epochs * self.batches_per_epoch(samples)
+
+
+Schedule = Literal["constant", "step", "exponential", "cosine"]
+
+
+def lr_at(schedule: Schedule, lr: float, decay: float, every: int, round_number: int, rounds: int) -> float:
+    """The learning rate of a round.
+
+    Args:
+        schedule: ``constant``; ``step`` multiplies the rate by ``decay`` every ``every`` rounds; ``exponential`` does
+            so every round; ``cosine`` falls to ``decay`` times the rate at the last round.
+        lr: The learning rate of the first round.
+        decay: The factor of the schedule.
+        every: The number of rounds between two factors of ``step``.
+        round_number: The round, counted from 1; what comes before round 1 has the rate of round 1.
+    """
+    done = max(round_number - 1, 0)
+    if schedule == "step":
+        return lr * float(decay ** (done // every))
+    if schedule == "exponential":
+        return lr * float(decay**done)
+    if schedule == "cosine":
+        share = done / max(rounds - 1, 1)
+        return lr * (decay + (1 - decay) * (1 + math.cos(math.pi * share)) / 2)
+    return lr

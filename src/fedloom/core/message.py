@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from fedloom.core.aggregation_context import AggregationContext, AggregatorMemory
-from fedloom.core.aggregator import Aggregator
+from fedloom.core.aggregator import AggregationContext, Aggregator, AggregatorMemory
 from fedloom.core.errors import FedloomError
 from fedloom.core.server_context import ServerContext
 

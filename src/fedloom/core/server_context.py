@@ -12,12 +12,11 @@ from torch import Tensor
 from fedloom.core.inputs import Augment, Inputs
 from fedloom.core.layout import Layout
 from fedloom.core.local_work import LocalWork
-from fedloom.core.loss_step import LossStep
+from fedloom.core.metric import Scores
 from fedloom.core.network import Collect, Loss
-from fedloom.core.scores import Scores
 from fedloom.core.seeds import generator, key, numpy_generator
 from fedloom.core.task import Task
-from fedloom.core.trainer import Given, Trainer, TrainingRequest
+from fedloom.core.trainer import Given, LossStep, Trainer, TrainingRequest
 from fedloom.core.training_checks import check_positions, check_rows, check_training
 
 

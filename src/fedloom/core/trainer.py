@@ -13,10 +13,9 @@ from fedloom.core.cycle import Cycle
 from fedloom.core.inputs import Augment, Inputs
 from fedloom.core.layout import Layout
 from fedloom.core.local_work import LocalWork
-from fedloom.core.loss_step import LossStep
+from fedloom.core.metric import Scores
 from fedloom.core.network import Collect, Loss
 from fedloom.core.pull import Affine, Pull
-from fedloom.core.scores import Scores
 from fedloom.core.task import Task
 
 Given = Mapping[str, Tensor]
@@ -169,3 +168,17 @@ class Trainer(Protocol):
 
     def scores(self, rows: Tensor, lists: Sequence[Tensor]) -> Scores:
         """Loss and score of each row on its own list of samples."""
+
+
+@dataclass(frozen=True)
+class LossStep:
+    """One of the steps that are made with every batch, in order. Each has an optimiser state of its own.
+
+    Args:
+        loss: The method's own loss, as in ``cohort.train``; None is the task's.
+        until: The last stage of the model that moves, counted from 1 (see ``core.stages``): nothing that comes after
+            it changes, whatever the loss says; None moves all of the model.
+    """
+
+    loss: Loss | None = None
+    until: int | None = None

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Augment
-from fedloom.core.loss_step import LossStep
 from fedloom.core.network import Loss
 from fedloom.core.task import Task
+from fedloom.core.trainer import LossStep
 
 
 def check_rows(rows: Tensor, given: Mapping[str, Tensor], clients: int, width: int) -> None:

@@ -21,6 +21,7 @@ from fedloom.config.resolve import method_from_config, task_from_config
 from fedloom.config.schema import RunConfig
 from fedloom.core.algorithm import Algorithm, exchanges
 from fedloom.core.declarations import declaration_of, default_declaration
+from fedloom.core.kept_rows import KeptRows
 from fedloom.core.message import Message
 from fedloom.core.task import Task
 from fedloom.deploy.explanation import SCORING, SELECTION, WORK, Exchange, Explanation, SentTensor
@@ -30,10 +31,10 @@ from fedloom.deploy.settings import ServerSettings
 from fedloom.engines.inline import Inline
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.composition import Composition
-from fedloom.rounds.jobs import SILENT, Job, Tensors
+from fedloom.rounds.evaluation import is_scored, score_models
+from fedloom.rounds.jobs import SILENT, Job, Tensors, split_kept
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
-from fedloom.rounds.scoring import is_scored, score_models
 from fedloom.runs.prepare import Prepared, prepare
 from fedloom.runs.results.history import History
 from fedloom.secure.sum_step import SumSession, SumStep
@@ -78,20 +79,20 @@ class _RecordingEngine(Inline):
     def begin(self, round_number: int) -> None:
         self.round = round_number
 
-    def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> list[Tensors]:
+    def run(self, jobs: list[Job], message: Message, kept: Mapping[str, KeptRows]) -> list[Tensors]:
         results = super().run(jobs, message, kept)
         kind = jobs[0].kind
         if kind != "global":
             what = {"update": WORK, "ask": SELECTION, "score": SCORING}[kind]
             down = _down(self.runtime.algorithm, message, self.communicates and kind != "score")
-            up = tuple(self._up(kind, name, t, message) for name, t in results[0].items() if not _is_kept(name))
+            up = tuple(self._up(kind, name, tensor, message) for name, tensor in split_kept(results[0])[0].items())
             clients = tuple(client for job in jobs for client in job.ids)
             self.seen.append(Exchange(self.round, what, clients, down, up))
-        self.kept |= {name.removeprefix("kept/") for result in results for name in result if _is_kept(name)}
+        self.kept |= {name for result in results for name in split_kept(result)[1]}
         return results
 
     def sum(
-        self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor], step: SumStep, session: SumSession
+        self, jobs: list[Job], message: Message, kept: Mapping[str, KeptRows], step: SumStep, session: SumSession
     ) -> Summed:
         summed = super().sum(jobs, message, kept, step, session)
         seen, clients = self.seen.pop(), len(session.ids)
@@ -147,7 +148,7 @@ def explain(source: RunConfig | Prepared, settings: ServerSettings | None = None
         clients=federation.clients,
         exchanges=tuple(engine.seen),
         records=tuple(records),
-        kept={name: _kept_words(run, name) for name in sorted(engine.kept) if not name.endswith("/has")},
+        kept={name: _kept_words(run, name) for name in sorted(engine.kept)},
         scorings=sum(is_scored(run, number) for number in range(1, rounds + 1)) + (run.eval_every > 0),
         final=final,
         model=run.task.initial_row().nbytes,
@@ -214,10 +215,6 @@ def _kept_words(run: Composition, name: str) -> str:
 def _sent_tensor(name: str, tensor: Tensor, meaning: str, counted: bool) -> SentTensor:
     dtype = str(tensor.dtype).removeprefix("torch.")
     return SentTensor(name, tuple(tensor.shape), dtype, tensor.nbytes, meaning, counted)
-
-
-def _is_kept(name: str) -> bool:
-    return name.startswith("kept/")
 
 
 def _greeting_answer() -> SiteAnswer:

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 STILL_SECONDS = 300.0
-"""A process whose CPU time grew by less than ``LEAST_CPU`` seconds in so many seconds hangs."""
+"""A process whose CPU time grew by less than ``LEAST_CPU`` seconds within this many seconds hangs."""
 LEAST_CPU = 0.2
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from torch import Tensor
-
+from fedloom.core.kept_rows import KeptRows
 from fedloom.core.message import Message
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job, LocalEngine, Tensors
@@ -18,7 +17,7 @@ class Inline(LocalEngine):
         super().__init__()
         self.runtime = runtime
 
-    def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> list[Tensors]:
+    def run(self, jobs: list[Job], message: Message, kept: Mapping[str, KeptRows]) -> list[Tensors]:
         """Do the jobs in order."""
         return [self.runtime.do(job, message, kept) for job in jobs]
 

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.kept_rows import KeptRows, pack_kept, unpack_kept
 from fedloom.core.message import Message
 from fedloom.engines.cpu_progress import CpuProgress
 from fedloom.engines.shared_tensors import Header, SharedTensors
@@ -72,12 +73,12 @@ class Processes(LocalEngine):
         self.runtime, self.down = runtime, SharedTensors()
         self.workers = [ForkedWorker(runtime, self.down) for _ in range(workers)]
 
-    def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> list[Tensors]:
+    def run(self, jobs: list[Job], message: Message, kept: Mapping[str, KeptRows]) -> list[Tensors]:
         """Hand jobs to whoever is free; results come back in the order of the jobs."""
         header = self.down.write(
             {f"shared/{k}": v for k, v in message.shared.items()}
             | {f"each/{k}": v for k, v in message.each.items()}
-            | {f"kept/{k}": v for k, v in kept.items()}
+            | pack_kept(kept, "kept/")
         )
         waiting = list(range(len(jobs)))[::-1]
         results: dict[int, Tensors] = {}
@@ -162,12 +163,12 @@ def _serve(
             os._exit(0)
 
 
-def _read_message(down: SharedTensors, header: Header) -> tuple[Message, dict[str, Tensor]]:
+def _read_message(down: SharedTensors, header: Header) -> tuple[Message, dict[str, KeptRows]]:
     groups: dict[str, dict[str, Tensor]] = {"shared": {}, "each": {}, "kept": {}}
     for name, view in down.read(header).items():
         group, _, rest = name.partition("/")
         groups[group][rest] = view
-    return Message(groups["shared"], groups["each"]), groups["kept"]
+    return Message(groups["shared"], groups["each"]), unpack_kept(groups["kept"])
 
 
 def _end_with_parent() -> None:

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.kept_rows import KeptRows, pack_kept, unpack_kept
 from fedloom.core.message import Message
 from fedloom.engines.ray_cluster import connect, import_ray, last_line, leave
 from fedloom.registry.user_classes import user_modules
@@ -54,7 +55,7 @@ class RayWorker:
         """Do one job, whose clients' tensors are those of ``each`` and ``kept``, in order."""
         try:
             message = Message(_unpack(shared), _unpack(each))
-            return "done", _pack(self.runtime.do(job, message, _unpack(kept)))
+            return "done", _pack(self.runtime.do(job, message, unpack_kept(_unpack(kept))))
         except FedloomError as error:
             return "refused", str(error)
         except Exception as error:
@@ -85,7 +86,7 @@ class Ray(LocalEngine):
         self.actors[place] = self.kind.remote([os.path.abspath(folder) for folder in sys.path])
         self.busy[self.actors[place].take.remote(self.runtime)] = (place, None)
 
-    def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> list[Tensors]:
+    def run(self, jobs: list[Job], message: Message, kept: Mapping[str, KeptRows]) -> list[Tensors]:
         """Hand jobs to whoever is free; results come back in the order of the jobs."""
         shared = self.ray.put(_pack(message.shared))
         waiting = list(range(len(jobs)))[::-1]
@@ -161,12 +162,13 @@ def _put_runtime(ray: Any, runtime: ClientRuntime) -> Any:
 
 
 def _for_its_clients(
-    job: Job, shared: Any, message: Message, kept: Mapping[str, Tensor]
+    job: Job, shared: Any, message: Message, kept: Mapping[str, KeptRows]
 ) -> tuple[Job, Any, Packed, Packed]:
     """A job with no more than what its own clients are sent and have kept."""
     places = torch.tensor(job.places, dtype=torch.int64)
-    each, own = ({name: rows[places] for name, rows in group.items()} for group in (message.each, kept))
-    return replace(job, places=list(range(len(job.places)))), shared, _pack(each), _pack(own)
+    each = {name: rows[places] for name, rows in message.each.items()}
+    own = {name: rows.only(places) for name, rows in kept.items()}
+    return replace(job, places=list(range(len(job.places)))), shared, _pack(each), _pack(pack_kept(own))
 
 
 def _receive(answer: tuple[str, Any]) -> Tensors:

@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 
 from fedloom.aggregation.changes import changes_of, clip_norms, moved_by
-from fedloom.core.aggregation_context import AggregationContext
-from fedloom.core.aggregator import Aggregator
+from fedloom.core.aggregator import AggregationContext, Aggregator
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.privacy import PlannedRun

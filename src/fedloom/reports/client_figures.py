@@ -31,7 +31,7 @@ from fedloom.plotting.style import (
     with_style,
 )
 from fedloom.runs.results.history import History
-from fedloom.runs.results.statistics import (
+from fedloom.runs.results.summaries import (
     GROUPS,
     Floats,
     Histories,

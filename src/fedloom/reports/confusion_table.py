@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedloom.runs.results.history import History
-from fedloom.runs.results.statistics import Histories
+from fedloom.runs.results.summaries import Histories
 
 MOST_IN_MATRIX = 20
 """Classes of a matrix, at most; with more classes there is only the table per class."""

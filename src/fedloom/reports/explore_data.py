@@ -14,7 +14,7 @@ from fedloom.plotting.style import DASHES, PALETTE
 from fedloom.reports.page import script_json
 from fedloom.rounds.score import Score, scores_of
 from fedloom.runs.results.history import History
-from fedloom.runs.results.statistics import AXES, Histories, common_score, curve, is_finite, progress
+from fedloom.runs.results.summaries import AXES, Histories, common_score, curve, is_finite, progress
 
 MOST_CLIENTS = 2000
 """Clients of a seed in the table, at most."""

@@ -30,7 +30,7 @@ from fedloom.plotting.style import (
     with_style,
 )
 from fedloom.runs.results.history import History
-from fedloom.runs.results.statistics import Histories, curve, score_panels, traffic, values_by_round
+from fedloom.runs.results.summaries import Histories, curve, score_panels, traffic, values_by_round
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from html import escape
 
-from fedloom.runs.results.statistics import Histories
+from fedloom.runs.results.summaries import Histories
 
 MOST = 200
 """Rows of the table, at most."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
 
-from fedloom.runs.results.statistics import Histories
+from fedloom.runs.results.summaries import Histories
 
 KINDS = {
     "privacy/epsilon": ("clients", "everybody but the server", "aggregation", "privatemean"),

@@ -24,7 +24,7 @@ from fedloom.reports.summary_table import SummaryRow, cell_text, differences, is
 from fedloom.rounds.score import Score
 from fedloom.runs.folder.run_files import read_notices
 from fedloom.runs.results.history import History
-from fedloom.runs.results.statistics import Histories, client_count, common_score, join_names
+from fedloom.runs.results.summaries import Histories, client_count, common_score, join_names
 
 COLUMNS = {
     "Method": "",

@@ -7,7 +7,7 @@ from html import escape
 from itertools import count
 
 from fedloom.runs.results.history import History
-from fedloom.runs.results.statistics import Histories, last_value, over_seeds
+from fedloom.runs.results.summaries import Histories, last_value, over_seeds
 
 MODELS = {
     "client_model/own_test/{}/mean": "clients' models on their own tests",

@@ -1,8 +1,8 @@
 """The summary table of a comparison, and the verdict on it.
 
 There is a row per method. Every score is the last one measured, averaged over the method's seeds. The verdict names
-the best method where paired differences over seeds establish its lead (``runs/results/evidence.py``), and otherwise the
-methods that cannot be told apart.
+the best method where paired differences over seeds establish its lead (``runs/results/significance.py``), and otherwise
+the methods that cannot be told apart.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.facts import Fact, holds
 from fedloom.registry.kinds import METHODS
 from fedloom.rounds.score import ACCURACY, Score
-from fedloom.runs.results.evidence import Race, race
 from fedloom.runs.results.history import History
-from fedloom.runs.results.statistics import (
+from fedloom.runs.results.significance import Race, race
+from fedloom.runs.results.summaries import (
     Histories,
     client_count,
     common_score,

@@ -11,7 +11,7 @@ from fedloom.reports.page import card, config_toml, document, save_page, section
 from fedloom.runs.plans.grid import short_keys
 from fedloom.runs.plans.sweep import Sweep
 from fedloom.runs.plans.sweep_table import MARKS, SweepRow, value_text
-from fedloom.runs.results.statistics import join_names
+from fedloom.runs.results.summaries import join_names
 
 
 def write_sweep_page(sweep: Sweep, folder: Path) -> Path:

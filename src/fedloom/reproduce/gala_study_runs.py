@@ -18,7 +18,7 @@ from fedloom.runs.folder.load_config import load_config
 from fedloom.runs.plans.plan import Member, RunFactory, folder_name
 from fedloom.runs.prepare import prepare
 from fedloom.runs.results.history import History
-from fedloom.runs.results.statistics import GLOBAL
+from fedloom.runs.results.summaries import GLOBAL
 from fedloom.runs.runner import rescore
 
 MODES = ("global", "local")

@@ -29,7 +29,7 @@ from fedloom.reproduce.study import (
 )
 from fedloom.runs.plans.plan import Member, folder_name
 from fedloom.runs.results.history import History
-from fedloom.runs.results.statistics import CLIENTS, GLOBAL
+from fedloom.runs.results.summaries import CLIENTS, GLOBAL
 
 WRITERS, RATE, ROUNDS, DELTA = 539, 0.5, 30, 1e-4
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0)

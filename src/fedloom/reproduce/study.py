@@ -20,8 +20,8 @@ from fedloom.config.resolve import override
 from fedloom.core.errors import FedloomError
 from fedloom.files.atomic_write import write_atomic
 from fedloom.runs.plans.plan import Member, ObserversOf, RunFactory, run_members
-from fedloom.runs.results.evidence import half_width
 from fedloom.runs.results.history import History
+from fedloom.runs.results.significance import half_width
 
 
 @dataclass(frozen=True)

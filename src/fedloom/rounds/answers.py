@@ -19,8 +19,7 @@ from fedloom.core.declarations import Model, declaration_of
 from fedloom.core.errors import Abandoned, Diverged
 from fedloom.core.message import Replies, Wave
 from fedloom.rounds.composition import Composition
-from fedloom.rounds.jobs import CohortAnswer, Job, Tensors
-from fedloom.rounds.results import answered_jobs, merge
+from fedloom.rounds.jobs import CohortAnswer, Job, Tensors, answered_jobs, merge
 from fedloom.rounds.round_context import RoundContext
 from fedloom.rounds.screen import Influence
 
@@ -51,7 +50,6 @@ class Answers:
     """The answers of a wave, in the order of its clients.
 
     Args:
-        round: The round.
         wave: The wave as it was answered: its message as the clients got it, to the clients whose answers count so far.
         cohorts: The jobs of these clients and what each cohort answered.
         asked: How many clients the wave was sent to.
@@ -77,9 +75,7 @@ class Answers:
         """The answers to a wave's jobs; ``WorkAbandoned`` if clients are missing that the round needs.
 
         Args:
-            round: The round.
             wave: The wave that was sent, with its message as the clients got it.
-            jobs: Its jobs.
             results: What the engine returned for each; None for a job without a result.
             needed: How many clients must have answered.
         """
@@ -178,7 +174,7 @@ class Answers:
         """Write what these clients keep, and note in the round's ledger what their answers cost."""
         for job, answer in self.cohorts:
             self.round.state.client_states.write(job.ids, answer.kept)
-        self.round.ledger.receive(self.wave, self.costs, self.measured)
+        self.round.costs.receive(self.wave, self.costs, self.measured)
 
     # -- what the method gets
 
@@ -200,7 +196,7 @@ class Answers:
             clients=len(participants.clients),
             context=self.round.server,
             origins={} if self.summed else self._origins(),
-            memory=self.round.ledger.memory,
+            memory=self.round.costs.memory,
             expected=None if run.privacy is None else run.privacy.expected,
         )
 

@@ -13,12 +13,12 @@ from fedloom.channel.downlink import DownChannel, Downlink
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.cohort import Cohort, RunSetting
+from fedloom.core.kept_rows import KeptRows
 from fedloom.core.message import Message
-from fedloom.core.metric import Metric
+from fedloom.core.metric import Metric, Scores
 from fedloom.core.model.architectures import own_state, stored_name
 from fedloom.core.model.sub_models import SubModelDraw, SubModels
 from fedloom.core.prediction_stage import PredictionStage
-from fedloom.core.scores import Scores
 from fedloom.rounds.confusion_counts import ConfusionCounts
 from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.jobs import CohortAnswer, Job, Tensors
@@ -77,7 +77,7 @@ class ClientRuntime:
         """The step that lets only sums leave, if the channel has one: the last."""
         return self.steps[-1] if self.steps and isinstance(self.steps[-1], SumStep) else None
 
-    def do(self, job: Job, message: Message, kept: Mapping[str, Tensor]) -> Tensors:
+    def do(self, job: Job, message: Message, kept: Mapping[str, KeptRows]) -> Tensors:
         """Do one job."""
         if job.kind == "global":
             return self._score_shared_row(self.scoring.at(job.round), message["row"], slice(*job.ids))
@@ -100,7 +100,7 @@ class ClientRuntime:
         self,
         ids: list[int],
         round_number: int,
-        kept: Mapping[str, Tensor],
+        kept: Mapping[str, KeptRows],
         turn: int = PREDICTING,
         trains: bool = False,
     ) -> Cohort:
@@ -108,7 +108,6 @@ class ClientRuntime:
 
         Args:
             ids: The clients, who have this runtime's models.
-            round_number: The round.
             kept: What they kept from earlier rounds.
             turn: How often they already worked in this round.
             trains: Whether they train, or predict with their models.
@@ -120,10 +119,10 @@ class ClientRuntime:
         self.algorithm.prepare_cohort(cohort)
         return cohort
 
-    def _do(self, job: Job, message: Message, kept: Mapping[str, Tensor]) -> Tensors:
+    def _do(self, job: Job, message: Message, kept: Mapping[str, KeptRows]) -> Tensors:
         """Do a job of clients who have this runtime's models."""
         places = torch.tensor(job.places)
-        own = {name: rows[places] for name, rows in kept.items()}
+        own = {name: rows.only(places) for name, rows in kept.items()}
         trains = job.kind == "update"
         cohort = self.cohort(job.ids, job.round, own, job.turn if trains else PREDICTING, trains)
         message = message.for_clients(places)
@@ -140,7 +139,7 @@ class ClientRuntime:
         return self._ask(cohort, message) if job.kind == "ask" else self._score(cohort, message, job.measure)
 
     def _update(self, cohort: Cohort, message: Message, job: Job) -> CohortAnswer:
-        kept = dict(cohort.state)
+        before = dict(cohort.kept)
         reply = self.algorithm.client_update(cohort, message)
         check_reply(self.algorithm, reply, len(cohort))
         if self.hostile is not None:
@@ -155,14 +154,11 @@ class ClientRuntime:
         else:
             reply = sums_of(self.algorithm, self.steps, self.weight_by).code(reply, message, cohort, job.session)
         if silent is not None:
-            restore_kept(cohort, kept, silent, but=remembered)
-        kept_now = dict[str, Tensor]()
-        for name in sorted(cohort.changed):
-            stored = stored_name(name, cohort.architecture)
-            kept_now |= {stored: cohort.state[name], f"{stored}/has": cohort.state[f"{name}/has"]}
+            restore_kept(cohort, before, silent, but=remembered)
+        kept = {stored_name(name, cohort.architecture): cohort.kept[name] for name in sorted(cohort.changed)}
         costs = {"steps": cohort.steps, "samples": cohort.samples, "bytes": reply.cost(len(cohort))}
         measured = self._measure(cohort) if job.measure else {}
-        answer = CohortAnswer(dict(reply.tensors), kept_now, costs, measured)
+        answer = CohortAnswer(dict(reply.tensors), kept, costs, measured)
         return answer if silent is None else withhold_replies(answer, silent)
 
     def _measure(self, cohort: Cohort) -> Tensors:

@@ -15,13 +15,14 @@ from fedloom.core.algorithm import groups_of
 from fedloom.core.selector import Choice, Pool, Probe, check_choice
 from fedloom.core.server_context import ServerContext
 from fedloom.rounds.composition import Composition
-from fedloom.rounds.jobs import Engine, Job, Tensors
-from fedloom.rounds.ledger import Ledger
-from fedloom.rounds.results import answered_jobs, merge
+from fedloom.rounds.jobs import Engine, Job, Tensors, answered_jobs, merge
+from fedloom.rounds.round_costs import RoundCosts
 from fedloom.rounds.run_state import RunState
 
 
-def select_clients(run: Composition, engine: Engine, state: RunState, context: ServerContext, ledger: Ledger) -> Choice:
+def select_clients(
+    run: Composition, engine: Engine, state: RunState, context: ServerContext, costs: RoundCosts
+) -> Choice:
     """Call the selector; its places become ids of clients, or numbers of groups where the method trains groups."""
     groups, participants = groups_of(run.algorithm, state.server), run.participants(context.round)
     clients, samples = participants.clients, participants.samples
@@ -31,7 +32,7 @@ def select_clients(run: Composition, engine: Engine, state: RunState, context: S
 
     def ask(places: Sequence[int]) -> Probe:
         members = [[clients[place]] if groups is None else groups[place] for place in places]
-        replies = _probe_clients(run, engine, state, context, [client for group in members for client in group], ledger)
+        replies = _probe_clients(run, engine, state, context, [client for group in members for client in group], costs)
         owner = torch.repeat_interleave(torch.arange(len(places)), torch.tensor([len(group) for group in members]))
         weight = torch.zeros(len(places)).index_add_(0, owner, replies["samples"].float()).clamp(min=1)
         sums = [
@@ -47,7 +48,7 @@ def select_clients(run: Composition, engine: Engine, state: RunState, context: S
         return choice
     ids, lost = ([clients[place] for place in places] for places in (choice.places, choice.lost))
     if lost and run.exchanges:  # they were sent what the others got, and nothing came back
-        ledger.bytes_down += run.algorithm.broadcast(state.server, lost).bytes_for(len(lost))
+        costs.bytes_down += run.algorithm.broadcast(state.server, lost).bytes_for(len(lost))
     if run.present is not None:
         failed = set(lost)
         ids = _replace_absent(ids, [client for client in run.reachable(clients) if client not in failed], context)
@@ -63,14 +64,14 @@ def _replace_absent(ids: list[int], reachable: list[int], context: ServerContext
 
 
 def _probe_clients(
-    run: Composition, engine: Engine, state: RunState, context: ServerContext, ids: list[int], ledger: Ledger
+    run: Composition, engine: Engine, state: RunState, context: ServerContext, ids: list[int], costs: RoundCosts
 ) -> Tensors:
     """What some clients' current models score on their own data; costs a model down and two numbers up for each."""
     jobs = [Job("ask", context.round, some, places) for some, places in run.blocks(ids)]
     message = run.down_channel.encode(run.algorithm.broadcast(state.server, ids))
     if run.exchanges:
-        ledger.bytes_down += message.bytes_for(len(ids))
-        ledger.bytes_up += 8 * len(ids)
+        costs.bytes_down += message.bytes_for(len(ids))
+        costs.bytes_up += 8 * len(ids)
     jobs, results, answered = answered_jobs(jobs, engine.run(jobs, message, state.client_states.read(ids)))
     replies = merge(jobs, results)  # of a client that does not answer nothing is known: zeros
     places = torch.tensor(answered, dtype=torch.int64)

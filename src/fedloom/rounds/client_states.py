@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedloom.core.kept_rows import KeptRows
+
 MAPPED_BYTES = 64 << 20
 """Matrices of at least this many bytes are memory-mapped."""
 
@@ -26,31 +28,23 @@ class ClientStates:
         self.has: dict[str, Tensor] = {}
         self.dirty: dict[str, set[int]] = {}
 
-    def read(self, ids: list[int]) -> dict[str, Tensor]:
-        """What some clients kept: ``name`` and, for each name, ``name/has`` (1 where a client has kept it)."""
-        found: dict[str, Tensor] = {}
+    def read(self, ids: list[int]) -> dict[str, KeptRows]:
+        """What some clients kept, by name."""
         index = torch.tensor(ids)
-        for name, rows in self.rows.items():
-            found[name] = rows[index]
-            found[f"{name}/has"] = self.has[name][index]
-        return found
+        return {name: KeptRows(rows[index], self.has[name][index]) for name, rows in self.rows.items()}
 
-    def write(self, ids: list[int], kept: Mapping[str, Tensor]) -> None:
-        """Write rows of some clients; where ``name/has`` is given, only of the clients that it marks."""
+    def write(self, ids: list[int], kept: Mapping[str, KeptRows]) -> None:
+        """Write the rows of those of some clients that have one."""
         everyone = torch.tensor(ids)
-        for name, rows in kept.items():
-            if name.endswith("/has"):
-                continue
-            index, has = everyone, kept.get(f"{name}/has")
-            if has is not None:
-                index, rows = everyone[has.bool()], rows[has.bool()]
+        for name, one in kept.items():
+            index, rows = everyone[one.has], one.rows[one.has]
             if not len(index):
                 continue
             if name not in self.rows:
                 self.rows[name] = _matrix(self.clients, tuple(rows.shape[1:]), rows.dtype)
-                self.has[name] = torch.zeros(self.clients)
+                self.has[name] = torch.zeros(self.clients, dtype=torch.bool)
             self.rows[name][index] = rows
-            self.has[name][index] = 1
+            self.has[name][index] = True
             self.dirty.setdefault(name, set()).update(index.tolist())
 
     def changes(self) -> dict[str, Tensor]:
@@ -71,16 +65,15 @@ class ClientStates:
     def copy(self) -> ClientStates:
         """The same rows, which later writes do not change."""
         copied = ClientStates(self.clients)
-        for name, has in self.has.items():
-            index = has.nonzero().flatten()
-            copied.write(index.tolist(), {name: self.rows[name][index]})
+        everything = {name: KeptRows(rows, self.has[name]) for name, rows in self.rows.items()}
+        copied.write(list(range(self.clients)), everything)
         copied.dirty = {}
         return copied
 
     def restore(self, saved: Mapping[str, Tensor]) -> None:
         """Apply rows that ``changes`` or ``everything`` returned."""
         for name in (name for name in saved if not name.endswith("/ids")):
-            self.write(saved[f"{name}/ids"].tolist(), {name: saved[name]})
+            self.write(saved[f"{name}/ids"].tolist(), {name: KeptRows.of_all(saved[name])})
         self.dirty = {}
 
 

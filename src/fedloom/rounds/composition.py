@@ -28,8 +28,8 @@ from fedloom.core.server_context import ServerContext
 from fedloom.core.task import FederationView, Task
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.hostile_clients import HostileClients
+from fedloom.rounds.jobs import blocks
 from fedloom.rounds.metrics import size_limits
-from fedloom.rounds.results import blocks
 from fedloom.rounds.screen import Divergence, Screen
 from fedloom.rounds.training_task import training_federation, training_task
 from fedloom.secure.sum_step import SumStep

@@ -14,8 +14,8 @@ from typing import Any
 from fedloom.core.errors import FedloomError
 from fedloom.core.settings import Count, NonNegative, check_settings
 from fedloom.core.task import FederationView
+from fedloom.rounds.evaluation import has_validation
 from fedloom.rounds.score import Score, lower_is_better
-from fedloom.rounds.scoring import has_validation
 
 MEASURED_ON = "client_model/own_validation/"
 

@@ -1,18 +1,19 @@
 """Jobs: the pieces of work of a round, each for one cohort. An engine runs them.
 
-A job is a small record; its inputs (the message, what clients kept) and its results are named tensors. An engine moves
+A job is a small record; its inputs are the message and what clients kept, its results named tensors. An engine moves
 them and knows nothing of methods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
+from fedloom.core.kept_rows import KeptRows, pack_kept, unpack_kept
 from fedloom.core.message import Message
 from fedloom.registry.nested_keys import select_prefix
 from fedloom.secure.sum_step import SumSession, SumStep
@@ -61,7 +62,7 @@ class CohortAnswer:
     """
 
     reply: Tensors
-    kept: Tensors
+    kept: Mapping[str, KeptRows]
     costs: Tensors
     measured: Tensors = field(default_factory=dict)
     silent: Tensor | None = None
@@ -69,7 +70,7 @@ class CohortAnswer:
     def pack(self) -> Tensors:
         """The same as named tensors, which engines move."""
         named = {f"{REPLY}{name}": tensor for name, tensor in self.reply.items()}
-        named |= {f"{KEPT}{name}": tensor for name, tensor in self.kept.items()}
+        named |= pack_kept(self.kept, KEPT)
         flags = {} if self.silent is None else {SILENT: self.silent.to(torch.uint8)}
         return named | self.costs | flags | self.measured
 
@@ -82,7 +83,7 @@ class CohortAnswer:
         """
         return CohortAnswer(
             select_prefix(tensors, REPLY),
-            select_prefix(tensors, KEPT),
+            unpack_kept(tensors, KEPT),
             {name: tensors[name] for name in COSTS if name in tensors},
             {name: tensor for name, tensor in tensors.items() if name.startswith(MEASURED)},
             tensors[SILENT].bool() if SILENT in tensors else None,
@@ -94,11 +95,21 @@ class CohortAnswer:
         Args:
             rows: Their places in the cohort.
         """
-        reply, kept, costs, measured = (
-            {name: tensor[rows] for name, tensor in part.items()}
-            for part in (self.reply, self.kept, self.costs, self.measured)
+        reply, costs, measured = (
+            {name: tensor[rows] for name, tensor in part.items()} for part in (self.reply, self.costs, self.measured)
         )
+        kept = {name: one.only(rows) for name, one in self.kept.items()}
         return CohortAnswer(reply, kept, costs, measured, None if self.silent is None else self.silent[rows])
+
+
+def split_kept(result: Mapping[str, Tensor]) -> tuple[Tensors, dict[str, KeptRows]]:
+    """What of a job's result leaves the clients, and what stays with them.
+
+    Args:
+        result: The result, as named tensors.
+    """
+    leaves = {name: tensor for name, tensor in result.items() if not name.startswith(KEPT)}
+    return leaves, unpack_kept(result, KEPT)
 
 
 class Engine(Protocol):
@@ -107,11 +118,11 @@ class Engine(Protocol):
     def begin(self, round_number: int) -> None:
         """Note that a round begins, or begins again."""
 
-    def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> Sequence[Tensors | None]:
+    def run(self, jobs: list[Job], message: Message, kept: Mapping[str, KeptRows]) -> Sequence[Tensors | None]:
         """Run jobs; results come back in the order of the jobs, None for a job without a result."""
 
     def sum(
-        self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor], step: SumStep, session: SumSession
+        self, jobs: list[Job], message: Message, kept: Mapping[str, KeptRows], step: SumStep, session: SumSession
     ) -> Summed:
         """Run the updates of a sum, of which the server gets nothing but the sum."""
 
@@ -141,12 +152,12 @@ class LocalEngine:
     def begin(self, round_number: int) -> None:
         """Do nothing: all rounds are alike."""
 
-    def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> Sequence[Tensors | None]:
+    def run(self, jobs: list[Job], message: Message, kept: Mapping[str, KeptRows]) -> Sequence[Tensors | None]:
         """Run jobs; each kind of engine does it in its own way."""
         raise NotImplementedError
 
     def sum(
-        self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor], step: SumStep, session: SumSession
+        self, jobs: list[Job], message: Message, kept: Mapping[str, KeptRows], step: SumStep, session: SumSession
     ) -> Summed:
         """Run the updates, then let both halves of the sum talk in this process."""
         rows: dict[int, Tensor] = {}
@@ -177,3 +188,37 @@ class LocalEngine:
         """Return and clear the list of excluded clients, with reasons."""
         found, self.excluded = self.excluded, []
         return found
+
+
+def answered_jobs(jobs: list[Job], results: Sequence[Tensors | None]) -> tuple[list[Job], list[Tensors], list[int]]:
+    """The completed jobs, their results, and the places in the wave of the clients that answered.
+
+    The places of the returned jobs count only those clients.
+    """
+    pairs = [(job, result) for job, result in zip(jobs, results, strict=True) if result is not None]
+    places = sorted(place for job, _ in pairs for place in job.places)
+    if len(pairs) == len(jobs):
+        return jobs, [result for _, result in pairs], places
+    rank = {place: number for number, place in enumerate(places)}
+    moved = [replace(job, places=[rank[place] for place in job.places]) for job, _ in pairs]
+    return moved, [result for _, result in pairs], places
+
+
+def merge(jobs: list[Job], results: list[Tensors]) -> Tensors:
+    """The results of all jobs as one, in the order of the clients' places."""
+    count, merged = sum(len(job.places) for job in jobs), {}
+    for name, first in results[0].items() if results else ():
+        merged[name] = first.new_empty((count, *first.shape[1:]))
+        for job, result in zip(jobs, results, strict=True):
+            merged[name].index_copy_(0, torch.tensor(job.places), result[name])
+    return merged
+
+
+def with_prefix(tensors: Tensors, prefix: str) -> Tensors:
+    """The tensors whose names begin with a prefix, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def blocks(ids: list[int], size: int) -> Iterator[list[int]]:
+    """Ids in blocks."""
+    yield from (ids[start : start + size] for start in range(0, len(ids), size))

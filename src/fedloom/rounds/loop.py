@@ -12,34 +12,34 @@ from typing import Any
 
 import torch
 
-from fedloom.core.aggregation_context import AggregatorMemory
+from fedloom.core.aggregator import AggregatorMemory
 from fedloom.core.algorithm import Round, State
 from fedloom.core.errors import Stopped
 from fedloom.rounds.client_selection import select_clients
 from fedloom.rounds.composition import Composition
+from fedloom.rounds.evaluation import check_values, is_scored, local_metrics
 from fedloom.rounds.exchange.asking import asking_of
 from fedloom.rounds.exchange.budget import epsilons
 from fedloom.rounds.exchange.line import exchange, line_of
 from fedloom.rounds.exchange.silence import NothingSent
 from fedloom.rounds.jobs import Engine
-from fedloom.rounds.ledger import Ledger
 from fedloom.rounds.method_check import check_state
 from fedloom.rounds.round_context import RoundContext
+from fedloom.rounds.round_costs import RoundCosts
 from fedloom.rounds.run_state import RunState
-from fedloom.rounds.scoring import check_values, is_scored, local_metrics
 
 
 def play_prelude(run: Composition, engine: Engine, state: RunState) -> dict[str, Any]:
     """Do what a method does once before its first round: change ``state`` and return the record of round 0."""
     engine.begin(0)
-    context, ledger = run.context(0), _open_ledger(run, state)
+    context, costs = run.context(0), _open_costs(run, state)
     prelude = run.algorithm.prelude(state.server, context)
     if prelude is not None:
-        server = _drive(RoundContext(run, engine, state, context, ledger), prelude)
+        server = _drive(RoundContext(run, engine, state, context, costs), prelude)
         check_state(run.algorithm, server)
-        state.server, state.aggregator, state.down = server, ledger.memory.tensors(), dict(ledger.down)
-        state.remember(ledger.norms)
-    return _record(0, ledger, ledger.findings)
+        state.server, state.aggregator, state.down = server, costs.memory.tensors(), dict(costs.down)
+        state.remember(costs.norms)
+    return _record(0, costs, costs.findings)
 
 
 def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, Any]:
@@ -47,25 +47,25 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
     number = state.round + 1
     engine.begin(number)
     _check_budget(run, number)
-    context, ledger = run.context(number), _open_ledger(run, state)
-    choice = select_clients(run, engine, state, context, ledger)
+    context, costs = run.context(number), _open_costs(run, state)
+    choice = select_clients(run, engine, state, context, costs)
     measure = is_scored(run, number) and run.exchanges
     waves = run.algorithm.play(state.server, choice.places, context)
     try:
-        server = _drive(RoundContext(run, engine, state, context, ledger, measure), waves)
+        server = _drive(RoundContext(run, engine, state, context, costs, measure), waves)
         check_state(run.algorithm, server, state.server)
         server = _optimize(run, state, server)
     except NothingSent:
         server = state.server
-    metrics = local_metrics(run, number, ledger.measured) if measure else {}
+    metrics = local_metrics(run, number, costs.measured) if measure else {}
     check_values(run, number, metrics.values())
     state.server, state.round, state.selection = server, number, dict(choice.state)
-    state.aggregator, state.down = ledger.memory.tensors(), dict(ledger.down)
-    state.remember(ledger.norms)
+    state.aggregator, state.down = costs.memory.tensors(), dict(costs.down)
+    state.remember(costs.norms)
     if run.privacy is not None:
         metrics = metrics | {"privacy/epsilon": run.privacy.spent(number)}
     metrics = metrics | epsilons(run, state, number)
-    return _record(number, ledger, metrics | ledger.findings, choice.lost)
+    return _record(number, costs, metrics | costs.findings, choice.lost)
 
 
 def _optimize(run: Composition, state: RunState, server: State) -> State:
@@ -92,10 +92,10 @@ def is_over(run: Composition, state: RunState) -> bool:
     return state.round >= run.setting.rounds or run.algorithm.is_finished(state.server)
 
 
-def _open_ledger(run: Composition, state: RunState) -> Ledger:
-    """An empty ledger, with what server and aggregator remember of the rounds before."""
+def _open_costs(run: Composition, state: RunState) -> RoundCosts:
+    """The costs of a round that has not begun, with what server and aggregator remember of the rounds before."""
     memory = AggregatorMemory(state.aggregator)
-    return Ledger(memory=memory, down=state.down, counts_bytes=run.exchanges)
+    return RoundCosts(memory=memory, down=state.down, counts_bytes=run.exchanges)
 
 
 def _drive(round: RoundContext, waves: Round) -> State:
@@ -110,9 +110,9 @@ def _drive(round: RoundContext, waves: Round) -> State:
         return server
 
 
-def _record(number: int, ledger: Ledger, metrics: dict[str, float], lost: Sequence[int] = ()) -> dict[str, Any]:
-    record = {"round": number, "selected": sorted(ledger.selected) if number else []}
+def _record(number: int, costs: RoundCosts, metrics: dict[str, float], lost: Sequence[int] = ()) -> dict[str, Any]:
+    record = {"round": number, "selected": sorted(costs.selected) if number else []}
     if lost:
         record["lost"] = list(lost)
-    costs = {name: getattr(ledger, name) for name in ("bytes_down", "bytes_up", "bytes_between", "steps")}
-    return {**record, **costs, "metrics": metrics}
+    spent = {name: getattr(costs, name) for name in ("bytes_down", "bytes_up", "bytes_between", "steps")}
+    return {**record, **spent, "metrics": metrics}

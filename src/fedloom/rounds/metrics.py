@@ -44,7 +44,6 @@ def metric_values(metrics: Sequence[Metric], sums: Mapping[str, Tensor], counts:
     """The value of each metric for each client, by the metric's name; NaN for a client without samples.
 
     Args:
-        metrics: The metrics.
         sums: The sums of each metric, a row per client.
         counts: What counts in each client's scores.
     """

@@ -37,7 +37,6 @@ def weighted_median_of_others(values: Tensor, weights: Tensor) -> Tensor:
     """For each value, the weighted median of the others that are positive and finite; 0 where there is none.
 
     Args:
-        values: The values.
         weights: The weight of each; a value counts as often as its weight says.
     """
     counts = (values > 0) & values.isfinite()

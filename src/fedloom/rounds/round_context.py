@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fedloom.core.server_context import ServerContext
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.jobs import Engine
-from fedloom.rounds.ledger import Ledger
+from fedloom.rounds.round_costs import RoundCosts
 from fedloom.rounds.run_state import RunState
 
 
@@ -20,7 +20,7 @@ class RoundContext:
         engine: Where clients' jobs run.
         state: The run's state before the round; client states and counts of privacy are written to it as answers come.
         server: What the server half of the method may use.
-        ledger: What the round has cost so far.
+        costs: What the round has cost so far.
         measure: Whether clients evaluate the models that they receive and train.
     """
 
@@ -28,7 +28,7 @@ class RoundContext:
     engine: Engine
     state: RunState
     server: ServerContext
-    ledger: Ledger
+    costs: RoundCosts
     measure: bool = False
 
     @property

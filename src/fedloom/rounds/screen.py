@@ -130,7 +130,7 @@ def clip_changes(algorithm: Algorithm, wave: Wave, replies: Tensors, scales: Map
 
 
 def received_weights(algorithm: Algorithm, name: str, wave: Wave, replies: Tensors) -> Tensor | None:
-    """The weights that clients started from when they made a reply's tensor; None if it is no weights.
+    """The weights that clients started from when they made a reply's tensor; None if it does not consist of weights.
 
     Args:
         algorithm: The method.

@@ -12,23 +12,22 @@ import torch
 from torch import Tensor
 
 from fedloom.core.cohort import Cohort
+from fedloom.core.kept_rows import KeptRows
 from fedloom.rounds.jobs import CohortAnswer
 
 
-def restore_kept(cohort: Cohort, kept: Mapping[str, Tensor], silent: Tensor, but: frozenset[str]) -> None:
+def restore_kept(cohort: Cohort, before: Mapping[str, KeptRows], silent: Tensor, but: frozenset[str]) -> None:
     """Set back what the silent clients of a cohort kept in this round.
 
     Args:
         cohort: The clients.
-        kept: What they kept before.
+        before: What they kept before.
         silent: A mask of the silent ones.
         but: The names that stay.
     """
     for name in cohort.changed - but:
-        now, has = cohort.state[name], f"{name}/has"
-        mask = silent.view(-1, *[1] * (now.dim() - 1))
-        cohort.state[name] = torch.where(mask, kept.get(name, torch.zeros_like(now)), now)
-        cohort.state[has] = torch.where(silent, kept.get(has, torch.zeros(len(cohort))), cohort.state[has])
+        now = cohort.kept[name]
+        cohort.kept[name] = (before.get(name) or KeptRows.of_nobody(now.rows)).where(silent, now)
 
 
 def withhold_replies(answer: CohortAnswer, silent: Tensor) -> CohortAnswer:

@@ -16,7 +16,6 @@ def training_federation(
     """The federation that is trained on. Pooled data are trained on once for each architecture of the clients' models.
 
     Args:
-        task: The task of the run.
         algorithm: Its method.
         federation: The task's federation, as it stands in a round.
         new: The clients that are held out of training.
@@ -31,7 +30,6 @@ def training_task(task: Task, algorithm: Algorithm, new: Sequence[int]) -> Task:
     """The task as the method's clients train on it.
 
     Args:
-        task: The task of the run.
         algorithm: Its method.
         new: The clients that are held out of training.
     """

@@ -42,7 +42,7 @@ def go_back_to_round(prepared: Prepared, folder: Path, number: int) -> None:
     Args:
         prepared: The run with its new settings.
         folder: The run's folder, which was recovered.
-        number: The round after which the run goes on.
+        number: The round after which the run continues.
     """
     rounds = prepared.config.rounds
     later = _later_manifests(folder, number)
@@ -71,7 +71,7 @@ def forget_later_rounds(folder: Path, number: int) -> None:
 
     Args:
         folder: The run's folder.
-        number: The round after which the run goes on.
+        number: The round after which the run continues.
     """
     with lock_folder(folder):
         for path in _later_manifests(folder, number):
@@ -84,7 +84,7 @@ def _later_manifests(folder: Path, number: int) -> list[Path]:
     paths = {int(path.stem.removeprefix("manifest-")): path for path in manifest_paths(folder)}
     if number not in paths:
         there = ", ".join(map(str, paths))
-        raise FedloomError(f"{folder} has no checkpoint of round {number}: go on from one of the rounds {there}.")
+        raise FedloomError(f"{folder} has no checkpoint of round {number}: continue from one of the rounds {there}.")
     manifest = read_manifest(paths[number])
     check_files(folder, manifest)
     check_records(folder, manifest)

@@ -1,4 +1,4 @@
-"""More rounds for a run that was started with fewer: it goes on as if it had been started with more."""
+"""More rounds for a run that was started with fewer: it continues as if it had been started with more."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, holds
 from fedloom.files.atomic_write import write_atomic
 from fedloom.rounds.composition import Composition
+from fedloom.rounds.evaluation import is_scored
 from fedloom.rounds.loop import is_over
-from fedloom.rounds.scoring import is_scored
 from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.runs.folder.manifest import CONFIG, allow_configs, digest_of, manifest_paths
 from fedloom.runs.folder.recover import recover
@@ -25,14 +25,14 @@ def with_rounds(config: RunConfig, rounds: int | None) -> RunConfig:
         return config
     if whole_number("rounds", rounds) < config.rounds:
         raise FedloomError(
-            f"rounds={rounds}: the run has {config.rounds} rounds already, and it can only go on: give more, or start "
-            "another run."
+            f"rounds={rounds}: the run has {config.rounds} rounds already, and it can only continue: give more, or "
+            "start another run."
         )
     return config.model_copy(update={"rounds": rounds})
 
 
 def refuse_if_rounds_matter(run: Composition) -> None:
-    """Refuse to go on where earlier rounds would have been others in a longer run."""
+    """Refuse to continue where earlier rounds would have been others in a longer run."""
     parts = [run.algorithm, run.select, *run.stages]
     reason = next((type(part).__name__ for part in parts if not holds(Fact.ANY_LENGTH, part)), None)
     if run.setting.work.schedule == "cosine":

@@ -31,7 +31,6 @@ def check_parts(
     """Let every part of a run refuse what it cannot use; a ``FedloomError`` says what, and what to use instead.
 
     Args:
-        config: The config of the run.
         algorithm: Its method.
         task: Its task, with what the method adds to it.
         steps: The steps of its channel, with those that parts of the run add before the config's.

@@ -34,12 +34,12 @@ from fedloom.files.formats import SETTINGS
 from fedloom.registry.code_consent import code_notes
 from fedloom.registry.signatures import check_signatures
 from fedloom.rounds.composition import Composition
+from fedloom.rounds.evaluation import check_metrics
 from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.score import metric_notes
-from fedloom.rounds.scoring import check_metrics
 from fedloom.rounds.screen import Divergence
 from fedloom.rounds.training_task import training_task
-from fedloom.runs.fingerprint import fingerprint
+from fedloom.runs.folder.fingerprint import fingerprint
 from fedloom.runs.part_checks import check_parts, fewest_participants
 from fedloom.runs.start_model import model_digest, with_start
 from fedloom.runs.trial import check_devices, try_models, try_sample_gradients
@@ -132,7 +132,6 @@ def channel_steps(config: RunConfig, task: Task) -> tuple[SubModels | None, tupl
     """The sub-models that clients train, if they do, and the steps between clients and server.
 
     Args:
-        config: The config of the run.
         task: Its task, with what the method adds to its model.
     """
     own = tuple(step.for_task(task) for step in config.channel)
@@ -146,7 +145,6 @@ def planned_run(config: RunConfig, algorithm: Algorithm, task: Task, clients: in
     """A run as its accounting sees it.
 
     Args:
-        config: The config of the run.
         algorithm: Its method.
         task: The task as its clients train on it.
         clients: How many clients may take part.
@@ -162,7 +160,6 @@ def client_ledgers(config: RunConfig, plan: PlannedRun) -> dict[str, ClientPriva
     """The ledgers of what clients spend by noise of their own, by its kind.
 
     Args:
-        config: The config of the run.
         plan: The run as its accounting sees it.
     """
     found: dict[str, ClientPrivacy] = {}
@@ -177,7 +174,6 @@ def held_out_clients(config: RunConfig, clients: int) -> tuple[int, ...]:
     """Clients held out of training, drawn by the run's seed.
 
     Args:
-        config: The config of the run.
         clients: How many clients the federation has.
     """
     number = config.new_clients
@@ -191,7 +187,6 @@ def hostile_clients(config: RunConfig, clients: int) -> HostileClients | None:
     """The hostile clients of a run, if it has an adversary.
 
     Args:
-        config: The config of the run.
         clients: How many clients the federation has.
     """
     if config.adversary is None:
@@ -226,7 +221,6 @@ def executions_of(task: Task, config: RunConfig) -> tuple[Execution, tuple[Execu
 
     Args:
         task: The task of the run, with what the method adds to its model.
-        config: The config of the run.
     """
     private, batch = config.sample_privacy is not None, config.local.batch_size
     execution = decide(task, config.execution, batch, per_sample=private)

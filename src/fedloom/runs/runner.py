@@ -22,15 +22,15 @@ from fedloom.files.full_disk import explain_full_disk
 from fedloom.registry.code_consent import remember_notes
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.confusion import count_confusion
+from fedloom.rounds.evaluation import is_scored, score_models
 from fedloom.rounds.jobs import Engine
 from fedloom.rounds.loop import is_over, play_prelude, play_round
 from fedloom.rounds.metrics import score_per_selected
 from fedloom.rounds.run_state import RunState, initial_state
 from fedloom.rounds.score import scores_of
-from fedloom.rounds.scoring import is_scored, score_models
 from fedloom.runs.earlier_round import go_back_to_round
-from fedloom.runs.fingerprint import refuse_other_task
 from fedloom.runs.folder.checkpoint import go_back, load_checkpoint, save_checkpoint, save_start, write_results
+from fedloom.runs.folder.fingerprint import refuse_other_task
 from fedloom.runs.folder.folder_lock import lock_folder
 from fedloom.runs.folder.manifest import CHECKPOINTS, CONFIG, PARTITION
 from fedloom.runs.folder.metrics_file import METRICS, TIMINGS, append_record, append_stop, compact_json
@@ -86,7 +86,7 @@ def execute(
 def _forget_start(history: History, given: Engine | None) -> Iterator[None]:
     """Remove what a run wrote if an error ends it before its first round, so that it can be started there again.
 
-    A disk that was full, a stop by the user and the sites of a deployment are no reason: such a run goes on later.
+    A full disk, a stop by the user and missing sites of a deployment leave the folder: such a run continues later.
     """
     folder = history.folder
     try:
@@ -120,12 +120,12 @@ def resume(
 
 
 def _state_to_resume(prepared: Prepared, folder: Path, from_round: int | None) -> tuple[RunState, History]:
-    """The state from which a run goes on, and what it had measured until then."""
+    """The state from which a run continues, and what it had measured until then."""
     recover(folder, compact_json(partition_counts(prepared.composition.task)))
     history = History.load(folder)
     if history.stopped is not None and from_round is None:
         raise FedloomError(
-            f"{folder} has ended ({history.stopped.rstrip('.')}): fedloom resume --from-round N goes on from "
+            f"{folder} has ended ({history.stopped.rstrip('.')}): fedloom resume --from-round N continues from "
             "an earlier round, with other settings."
         )
     began_with, now = history.config.get("made_by", {}), prepared.plain["made_by"]
@@ -152,7 +152,7 @@ def _refuse_other_torch(before: Mapping[str, str], now: Mapping[str, str], folde
     if before.get("torch", now["torch"]) != now["torch"]:
         raise FedloomError(
             f"{folder} was started with torch {before['torch']} and this is torch {now['torch']}, which may round "
-            f"differently: install torch {before['torch']} to go on to the same bytes, or start a new run."
+            f"differently: install torch {before['torch']} to continue to the same bytes, or start a new run."
         )
 
 

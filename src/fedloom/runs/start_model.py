@@ -15,11 +15,11 @@ from torch import Tensor, nn
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.files.json_text import parse_json
-from fedloom.runs.fingerprint import hash_tensor
 from fedloom.runs.folder.checkpoint import read_server_state
+from fedloom.runs.folder.fingerprint import hash_tensor
 from fedloom.runs.folder.manifest import read_checked
 from fedloom.runs.folder.old_folders import read_run_values
-from fedloom.runs.unadapted_row import unadapted_row
+from fedloom.runs.results.unadapted_row import unadapted_row
 
 SAVED = "model.safetensors"
 """The weights in the folder of a saved model."""
@@ -29,7 +29,6 @@ def with_start(task: Task, path: str) -> Task:
     """The task with the weights at a path as its initial model.
 
     Args:
-        task: The task.
         path: A run's folder, a saved model's folder, or a .safetensors file with a module's state dict.
     """
     place = Path(path)

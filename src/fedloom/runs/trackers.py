@@ -10,7 +10,7 @@ from typing import Any
 
 from fedloom.core.arguments import list_from
 from fedloom.core.errors import FedloomError, unknown
-from fedloom.runs.results.statistics import BYTES
+from fedloom.runs.results.summaries import BYTES
 
 Log = Callable[[dict[str, float], int], None]
 """Takes the numbers of a round and the round."""

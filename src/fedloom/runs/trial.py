@@ -25,22 +25,14 @@ PASSES = ((True, 2), (False, 2), (False, 1))
 
 
 def try_models(task: Task) -> None:
-    """Refuse models that cannot be trained on their task.
-
-    Args:
-        task: The task of the run.
-    """
+    """Refuse models that cannot be trained on their task."""
     check_outputs(task)
     for own in task.by_architecture if task.architectures is not None else ():
         check_outputs(own)
 
 
 def check_devices(task: Task) -> None:
-    """Refuse a task whose model or data are not on the CPU: this version computes there only.
-
-    Args:
-        task: The task of the run.
-    """
+    """Refuse a task whose model or data are not on the CPU: this version computes there only."""
     model = {**dict(task.model.named_parameters()), **dict(task.model.named_buffers())}
     for what, tensors in (("model", model), ("data", task.federation.columns)):
         for name, tensor in tensors.items():
@@ -73,11 +65,7 @@ def try_sample_gradients(task: Task) -> None:
 
 
 def check_outputs(task: Task) -> None:
-    """Refuse a model that does not take a sample of the task, or whose outputs do not fit the task's targets.
-
-    Args:
-        task: The task of the run.
-    """
+    """Refuse a model that does not take a sample of the task, or whose outputs do not fit the task's targets."""
     first = task.federation.train.order[:1]
     if not len(first) or not task.federation.samples_are_independent:
         return

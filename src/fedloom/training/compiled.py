@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs
+from fedloom.core.metric import divisor
 from fedloom.core.network import Loss
 from fedloom.core.objective import Objective
 from fedloom.core.pull import Affine, Pull
-from fedloom.core.scores import divisor
 from fedloom.core.trainer import GivenToLoss, TrainingRequest
 from fedloom.training.batches import Assignment, lockstep
 from fedloom.training.keyed_dropout import KeyedDropout, step_key

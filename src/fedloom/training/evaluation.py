@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 from fedloom.core.inputs import Inputs, map_inputs
 from fedloom.core.local_work import LocalWork
+from fedloom.core.metric import Scores
 from fedloom.core.model.model_output import chosen_output
 from fedloom.core.network import Collect, features
-from fedloom.core.scores import Scores
 from fedloom.core.task import Task
 from fedloom.training.functional_network import FunctionalNetwork
 from fedloom.training.keyed_dropout import KeyedDropout, with_keyed_dropout

@@ -15,11 +15,10 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Augment, Inputs
-from fedloom.core.loss_step import LossStep
 from fedloom.core.model.stages import parameters_until
 from fedloom.core.seeds import generator
 from fedloom.core.task import Task
-from fedloom.core.trainer import TrainingRequest, TrainingResult
+from fedloom.core.trainer import LossStep, TrainingRequest, TrainingResult
 from fedloom.training.batches import Assignment, BatchStep
 from fedloom.training.dpsgd.private_steps import train_privately
 from fedloom.training.evaluation import Evaluator

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs, map_inputs
+from fedloom.core.metric import divisor
 from fedloom.core.model.model_output import chosen_output
-from fedloom.core.scores import divisor
 from fedloom.core.trainer import TrainingRequest, given_of
 from fedloom.training.batches import Assignment
 from fedloom.training.cycle_memory import CycleMemory

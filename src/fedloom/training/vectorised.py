@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from fedloom.core.inputs import Inputs
+from fedloom.core.metric import divisor
 from fedloom.core.model.adapted_model import AdaptedModel
 from fedloom.core.network import Loss
-from fedloom.core.scores import divisor
 from fedloom.core.trainer import GivenToLoss, TrainingRequest, given_of
 from fedloom.training.batches import Assignment, interleave
 from fedloom.training.cycle_memory import CycleMemory

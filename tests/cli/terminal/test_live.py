@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from fedloom.cli.terminal.live import LiveTable
-from fedloom.runs.results.statistics import CLIENTS, GLOBAL
+from fedloom.runs.results.summaries import CLIENTS, GLOBAL
 
 
 def record(number, **metrics):

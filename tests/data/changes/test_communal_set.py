@@ -112,7 +112,7 @@ def test_a_share_of_the_training_data_is_in_no_other_part_and_unlabelled_if_aske
 
 def test_a_number_a_table_and_a_config_are_the_same_task(tmp_path):
     from fedloom.config.resolve import resolve, task_from_config
-    from fedloom.runs.fingerprint import fingerprint
+    from fedloom.runs.folder.fingerprint import fingerprint
 
     made = [fl.task("digits", clients=3, communal=value) for value in (0.2, {"share": 0.2}, Communal(0.2))]
     config = resolve({"task": {"name": "digits", "clients": 3, "communal": 0.2}})

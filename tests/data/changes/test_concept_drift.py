@@ -19,7 +19,7 @@ from fedloom.core.task import Task
 from fedloom.data.changes.concept_drift import with_concept_drift
 from fedloom.data.changes.withheld_class import with_withheld_class
 from fedloom.data.federation import Federation, Ragged
-from fedloom.runs.fingerprint import fingerprint
+from fedloom.runs.folder.fingerprint import fingerprint
 from support.quadratic import quadratic
 from support.synthetic import federation, mlp
 

@@ -16,10 +16,10 @@ from fedloom.engines.inline import Inline
 from fedloom.models.model_kind import takes_anything
 from fedloom.registry import builtin
 from fedloom.registry.kinds import MODELS
+from fedloom.rounds.evaluation import score_models
 from fedloom.rounds.jobs import Job, LocalEngine
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
-from fedloom.rounds.scoring import score_models
 from fedloom.runs.prepare import prepare
 from fedloom.runs.runner import execute, partition_counts
 from fedloom.tasks.graphs.read import save_graph

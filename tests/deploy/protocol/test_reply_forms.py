@@ -19,10 +19,10 @@ from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy.protocol.reply_forms import ReplyForms, majority_form, rehearse, reply_form
 from fedloom.engines.inline import Inline
 from fedloom.registry.kinds import METHODS
+from fedloom.rounds.evaluation import score_models
 from fedloom.rounds.jobs import Job
 from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
-from fedloom.rounds.scoring import score_models
 from fedloom.runs.prepare import prepare
 from support.site_tasks import blueprint_of, south
 from support.synthetic import federation, mlp
@@ -160,7 +160,7 @@ class Stubborn(fl.FedAvg):
     """A method whose clients only train what they kept, which no server has."""
 
     def client_update(self, cohort, message):
-        return fl.Reply({"row": cohort.state["own"]})
+        return fl.Reply({"row": cohort.kept["own"].rows})
 
 
 def test_what_cannot_be_rehearsed_is_unknown_and_said_once(caplog):

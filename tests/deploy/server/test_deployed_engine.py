@@ -732,7 +732,7 @@ def test_what_sites_keep_is_what_the_simulator_keeps(tmp_path, spec):
     assert state is not None
     for client in ALL:
         own = local.state(client)
-        assert {name for name in own if not name.endswith("/has")} == state.client_states.rows.keys() != set()
+        assert own.keys() == state.client_states.rows.keys() != set()
         for name, rows in state.client_states.rows.items():
             assert torch.equal(own[name], rows[client : client + 1])
 
@@ -757,7 +757,7 @@ def test_a_site_that_lost_its_state_says_so_and_begins_anew(tmp_path):
     assert exclusions(history) == [(2, "south", "update", reason)]
     assert [record["selected"] for record in history.records] == [ALL, BUT_SOUTH, ALL]
     assert states == [{}]
-    assert local.state(SOUTH).keys() == {"c", "c/has"} or local.state(SOUTH).keys() == {"c"}
+    assert local.state(SOUTH).keys() == {"c"}
     asked = [s.request for s in local.transport.sent if (s.node, s.request.round, s.request.kind) == (1, 3, "update")]
     assert [(request.state, request.base) for request in asked] == [("", "")]
 

@@ -1,4 +1,4 @@
-"""A reply much larger than usual is refused, one that undoes the others' work clipped, and the run goes on."""
+"""A reply much larger than usual is refused, one that undoes the others' work clipped, and the run continues."""
 
 from __future__ import annotations
 

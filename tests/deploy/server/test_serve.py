@@ -330,7 +330,7 @@ def test_a_run_goes_on_from_an_earlier_round_to_the_same_bytes(tmp_path):
     assert "error" in json.loads((server / "run/outcome.json").read_text())
     lines = (server / "run/metrics.jsonl").read_bytes().splitlines()
     assert json.loads(lines[-1])["round"] == 3
-    with pytest.raises(FedloomError, match="has no checkpoint of round 9: go on from one of the rounds 1, 2, 3"):
+    with pytest.raises(FedloomError, match="has no checkpoint of round 9: continue from one of the rounds 1, 2, 3"):
         _go_back(server, 9)
     _go_back(server, 1)
     assert len((server / "run/metrics.jsonl").read_bytes().splitlines()) == 2

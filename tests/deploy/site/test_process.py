@@ -90,7 +90,7 @@ def test_what_is_kept_stays_at_the_site(tmp_path):
     answer, tensors = ask(site, "update", shared_tensors("scaffold"), ticket="first")
     assert answer.keeps
     assert not [name for name in tensors if name.startswith("kept/")]
-    assert site.states.read("first")["c"].any()
+    assert site.states.read("first")["c"].rows.any()
 
 
 def test_the_same_request_again_gives_the_same_bytes(tmp_path):
@@ -98,11 +98,11 @@ def test_the_same_request_again_gives_the_same_bytes(tmp_path):
     first = ask(site, "update", shared_tensors("scaffold"), ticket="a")
     for _ in range(2):
         header, tensors = ask(site, "update", shared_tensors("scaffold"), ticket="b", state="a", base="a", round=2)
-        kept = site.states.read("b")["c"].clone()
+        kept = site.states.read("b")["c"].rows
         again, same = ask(site, "update", shared_tensors("scaffold"), ticket="b", state="a", base="a", round=2)
         assert again == header
         assert all(torch.equal(tensors[name], same[name]) for name in tensors)
-        assert torch.equal(site.states.read("b")["c"], kept)
+        assert torch.equal(site.states.read("b")["c"].rows, kept)
     assert not torch.equal(first[1]["reply/change"], tensors["reply/change"])
 
 

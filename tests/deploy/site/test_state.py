@@ -8,19 +8,32 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import load_file
 
+from fedloom.core.kept_rows import KeptRows
 from fedloom.deploy.site.state import NOTHING, SiteState, StateLost
 from support.local_transport import quick
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
-STATE = {"c": torch.arange(6.0).view(1, 6).T, "c/has": torch.ones(1)}  # not contiguous
+STATE = {"c": KeptRows.of_all(torch.arange(6.0).view(2, 3).T)}  # not contiguous
 
 
 def test_a_state_comes_back_as_it_was_kept(tmp_path):
     SiteState(tmp_path / "kept").write("a", STATE)
     found = SiteState(tmp_path / "kept").read("a")  # after a restart
     assert found.keys() == STATE.keys()
-    assert all(torch.equal(found[name], STATE[name]) for name in STATE)
+    assert torch.equal(found["c"].rows, STATE["c"].rows)
+    assert torch.equal(found["c"].has, STATE["c"].has)
+
+
+def test_a_state_file_has_rows_and_mask_under_the_names_of_every_version(tmp_path):
+    SiteState(tmp_path / "kept").write("a", STATE)
+    for path in (tmp_path / "kept").iterdir():
+        found = load_file(path)
+        assert {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in found.items()} == {
+            "c": (torch.float32, (3, 2)),
+            "c/has": (torch.float32, (3,)),
+        }
 
 
 def test_who_has_kept_nothing_yet_has_an_empty_state(tmp_path):
@@ -51,7 +64,7 @@ def test_a_flipped_bit_in_one_copy_changes_nothing(tmp_path, caplog, copy):
     content = bytearray(path.read_bytes())
     content[-1] ^= 1
     path.write_bytes(content)
-    assert torch.equal(kept.read("a")["c"], STATE["c"])
+    assert torch.equal(kept.read("a")["c"].rows, STATE["c"].rows)
     assert ("is damaged" in caplog.text) == (copy == 0)
 
 

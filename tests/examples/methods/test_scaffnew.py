@@ -27,14 +27,14 @@ def test_it_reaches_the_optimum_where_fedavg_does_not():
 @pytest.mark.parametrize("weight_by", ["samples", "uniform"])
 def test_its_control_variates_sum_to_zero(weight_by):
     run = settle(example("scaffnew", "Scaffnew", p=0.3), PROBLEM, 6, weight_by=weight_by)
-    h = run.state.client_states.read(list(range(5)))["h"]
+    h = run.state.client_states.rows["h"]
     weights = torch.tensor(PROBLEM.weights).float() if weight_by == "samples" else torch.full((5,), 0.2)
     assert float((weights @ h).norm() / h.norm()) < 1e-5
     assert float(h.norm()) > 1
 
 
 def test_its_variates_become_the_gradients_at_the_optimum():
-    h = play(0.2, 60).state.client_states.read(list(range(5)))["h"]
+    h = play(0.2, 60).state.client_states.rows["h"]
     gradients = np.einsum("kij,kj->ki", PROBLEM.curvatures, PROBLEM.optimum - PROBLEM.optima)
     assert relative(h, gradients) < 1e-3
 

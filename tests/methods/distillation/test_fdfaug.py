@@ -37,7 +37,7 @@ def test_one_step_is_the_gradient_of_both_cross_entropies(execution):
         loss = F.cross_entropy(outputs, task.targets(positions))
         loss = loss + soft * F.cross_entropy(outputs, torch.tensor([[0.2, 0.8]]).expand(len(positions), -1))
         gradient = torch.autograd.grad(loss, task.model[0].weight)[0].flatten()
-        assert torch.allclose(some.state["row"][client], task.initial_row() - 0.1 * gradient, atol=1e-6)
+        assert torch.allclose(some.kept["row"].rows[client], task.initial_row() - 0.1 * gradient, atol=1e-6)
 
 
 def test_clients_send_the_mean_probabilities_of_their_labels():

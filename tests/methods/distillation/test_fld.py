@@ -8,11 +8,11 @@ import torch
 import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
-from fedloom.core.loss_step import LossStep
 from fedloom.core.message import Message
 from fedloom.core.model.stages import run_with_stages
 from fedloom.core.objective import SquaredError
 from fedloom.core.task import Task
+from fedloom.core.trainer import LossStep
 from fedloom.methods.distillation.fld import distances
 from fedloom.methods.distillation.strips import all_strips, strips
 from support.checkpoints import check_executions_and_workers_agree, final

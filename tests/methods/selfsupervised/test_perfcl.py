@@ -55,7 +55,7 @@ def test_a_step_is_the_gradient_of_both_contrasts_by_hand(execution):
         loss = loss + 2.0 * (contrast(u, u_received, v) + contrast(v, v_last, u_received))
         wanted = received - 0.1 * torch.autograd.grad(loss, now)[0]
         assert distance(wanted[columns], reply.tensors["shared"][client]) < 1e-5
-        assert distance(wanted, some.state["row"][client]) < 1e-5
+        assert distance(wanted, some.kept["row"].rows[client]) < 1e-5
 
 
 def test_classifiers_and_personal_heads_stay_with_their_clients(tmp_path):

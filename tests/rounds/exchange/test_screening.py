@@ -1,4 +1,4 @@
-"""A client that diverges is named, left out and counted; the run goes on with the others, and stops with too few."""
+"""A client that diverges is named, left out and counted; the run continues with the others, and stops with too few."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
+from fedloom.core.kept_rows import KeptRows, pack_kept
 from fedloom.core.task import Task
 from fedloom.files.atomic_write import write_atomic
 from fedloom.rounds.client_states import ClientStates
@@ -45,7 +46,7 @@ def same(one: RunState, other: RunState, clients: int) -> bool:
     pairs = [
         (one.server, other.server),
         (one.optimizer, other.optimizer),
-        (one.client_states.read(everybody), other.client_states.read(everybody)),
+        tuple(pack_kept(state.client_states.read(everybody)) for state in (one, other)),
     ]
     equal = all(a.keys() == b.keys() and all(torch.equal(a[k], b[k]) for k in a) for a, b in pairs)
     return one.round == other.round and equal
@@ -54,7 +55,7 @@ def same(one: RunState, other: RunState, clients: int) -> bool:
 def test_a_state_is_read_back_as_it_was_written(tmp_path):
     state = RunState(7, {"row": torch.randn(9), "mu": torch.tensor(0.1), "falls": torch.tensor(3)})
     state.optimizer, state.client_states = {"m": torch.randn(9)}, ClientStates(5)
-    state.client_states.write([1, 4], {"head": torch.randn(2, 3)})
+    state.client_states.write([1, 4], {"head": KeptRows.of_all(torch.randn(2, 3))})
     save_checkpoint(tmp_path, state)
     assert same(load_checkpoint(tmp_path, 5), state, 5)
 
@@ -82,9 +83,8 @@ def test_changes_and_compaction_restore_the_same_kept_rows(tmp_path, monkeypatch
     sizes = []
     for number in range(1, 31):
         ids = sorted(torch.randperm(6, generator=luck)[:2].tolist())
-        state.client_states.write(
-            ids, {"row": torch.randn(2, 500, generator=luck), "c": torch.randn(2, 1, generator=luck)}
-        )
+        kept = {name: torch.randn(2, width, generator=luck) for name, width in (("row", 500), ("c", 1))}
+        state.client_states.write(ids, {name: KeptRows.of_all(rows) for name, rows in kept.items()})
         state.round = number
         save_checkpoint(tmp_path, state)
         assert same(load_checkpoint(tmp_path, 6), state, 6)
@@ -100,16 +100,16 @@ def test_changes_and_compaction_restore_the_same_kept_rows(tmp_path, monkeypatch
 def test_kept_rows_of_a_round_that_never_finished_are_forgotten(tmp_path):
     state = RunState(1, {}, {}, ClientStates(3))
     (tmp_path / "config.toml").write_text("")
-    state.client_states.write([0], {"row": torch.ones(1, 200)})
+    state.client_states.write([0], {"row": KeptRows.of_all(torch.ones(1, 200))})
     save_checkpoint(tmp_path, state)
-    state.client_states.write([0], {"row": torch.full((1, 200), 9.0)})
+    state.client_states.write([0], {"row": KeptRows.of_all(torch.full((1, 200), 9.0))})
     state.round = 2
     save_checkpoint(tmp_path, state)
     (tmp_path / "checkpoints" / "manifest-000002.json").unlink()
     recover(tmp_path)
     found = load_checkpoint(tmp_path, 3)
     assert found.round == 1
-    assert torch.equal(found.client_states.read([0])["row"], torch.ones(1, 200))
+    assert torch.equal(found.client_states.read([0])["row"].rows, torch.ones(1, 200))
     assert not (tmp_path / "checkpoints" / "kept-000002.safetensors").exists()
 
 
@@ -167,7 +167,7 @@ def test_a_garbled_checkpoint_is_one_sentence_to_read_and_resumed_from_the_one_b
     assert "\n" not in str(caught.value)
     with caplog.at_level("WARNING", "fedloom"):
         fl.resume(tmp_path / "run", task=small_task())
-    assert "goes on from round 3" in caplog.text
+    assert "continues from round 3" in caplog.text
     assert result_files(tmp_path / "run") == whole
 
 

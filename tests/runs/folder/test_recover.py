@@ -138,7 +138,7 @@ def test_a_flipped_bit_in_the_newest_checkpoint_costs_one_round(folders, tmp_pat
     rounds: list[int] = []
     with caplog.at_level("WARNING", "fedloom"):
         fl.resume(tmp_path / "run", task=small_task(), observers=[lambda record: rounds.append(record["round"])])
-    assert "goes on from round 3" in caplog.text
+    assert "continues from round 3" in caplog.text
     assert written(tmp_path / "run") == written(folders["finished"])
 
 

@@ -10,7 +10,7 @@ import pytest
 from fedloom.core.errors import FedloomError
 from fedloom.runs.plans.sweep import Sweep
 from fedloom.runs.plans.sweep_table import best_row, sweep_verdict
-from fedloom.runs.results.statistics import CLIENTS
+from fedloom.runs.results.summaries import CLIENTS
 from support.sweeps import VALIDATION, finished_sweep
 
 LOSS = "client_model/own_validation/loss/mean"

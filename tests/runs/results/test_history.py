@@ -11,7 +11,7 @@ import torch
 import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.runs.results.history import History
-from fedloom.runs.results.statistics import CLIENTS
+from fedloom.runs.results.summaries import CLIENTS
 
 
 def history(values: dict[int, float], metric: str = CLIENTS, **config: object) -> History:

@@ -14,6 +14,8 @@ from itertools import groupby
 import torch
 from torch import Tensor, nn
 
+from fedloom.core.kept_rows import KeptRows
+
 BETWEEN = "~"
 """Between the name of kept state and the number of its architecture."""
 
@@ -65,15 +67,12 @@ def stored_name(name: str, architecture: int) -> str:
     """The name under which clients of an architecture keep something.
 
     Args:
-        name: What the method calls it; ``NAME/has`` marks who has kept it.
+        name: What the method calls it.
     """
-    if not architecture:
-        return name
-    head, slash, rest = name.partition("/has")
-    return f"{head}{BETWEEN}{architecture}{slash}{rest}"
+    return f"{name}{BETWEEN}{architecture}" if architecture else name
 
 
-def own_state(kept: Mapping[str, Tensor], architecture: int, count: int) -> dict[str, Tensor]:
+def own_state(kept: Mapping[str, KeptRows], architecture: int, count: int) -> dict[str, KeptRows]:
     """What clients of one architecture kept, under the names that the method gave.
 
     Args:
@@ -82,11 +81,8 @@ def own_state(kept: Mapping[str, Tensor], architecture: int, count: int) -> dict
     """
     if count < 2:
         return dict(kept)
-    own: dict[str, Tensor] = {}
-    for name, rows in kept.items():
-        head = name.removesuffix("/has")
-        plain, mark, number = head.rpartition(BETWEEN)
-        of = int(number) if mark and number.isdecimal() and 0 < int(number) < count else 0
-        if of == architecture:
-            own[(plain if of else head) + name[len(head) :]] = rows
-    return own
+    ends = tuple(f"{BETWEEN}{number}" for number in range(1, count))
+    if not architecture:
+        return {name: rows for name, rows in kept.items() if not name.endswith(ends)}
+    end = ends[architecture - 1]
+    return {name.removesuffix(end): rows for name, rows in kept.items() if name.endswith(end)}

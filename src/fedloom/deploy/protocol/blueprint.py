@@ -39,8 +39,8 @@ from fedloom.losses.make_objective import make_objective
 from fedloom.metrics.make_metrics import with_metrics
 from fedloom.registry.validation import read_toml, validate
 from fedloom.rounds.client_runtime import ClientRuntime
-from fedloom.runs.fingerprint import hash_tensor
 from fedloom.runs.folder.checkpoint import load_tensors
+from fedloom.runs.folder.fingerprint import hash_tensor
 from fedloom.runs.folder.old_folders import with_new_keys
 from fedloom.runs.prepare import channel_steps, executions_of, hostile_clients, prepare
 from fedloom.runs.results.history import History

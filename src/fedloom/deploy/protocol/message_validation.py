@@ -20,7 +20,7 @@ from fedloom.deploy.protocol.score_validation import ScoreBounds, check_scores
 from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, SiteAnswer, is_finite
 from fedloom.deploy.settings import ServerSettings
 from fedloom.rounds.client_runtime import VALIDATION
-from fedloom.rounds.jobs import SILENT
+from fedloom.rounds.jobs import KEPT, SILENT
 
 ReplyForm = Mapping[str, tuple[torch.dtype, tuple[int, ...]]]
 """Type and shape of each tensor of one client's result, by name."""
@@ -132,7 +132,7 @@ def check_form(tensors: Mapping[str, Tensor], form: ReplyForm) -> None:
 def _check_any_form(tensors: Mapping[str, Tensor]) -> None:
     """Check what holds for every method: client state stays at the site, and a reply belongs to one client."""
     for name, tensor in tensors.items():
-        if name.startswith("kept/"):
+        if name.startswith(KEPT):
             raise RejectedMessage(f"{printable_line(name, 60)} is not part of the expected reply")
         if (name.startswith(OF_A_CLIENT) or name in ("steps", "samples", "bytes")) and tuple(tensor.shape[:1]) != (1,):
             raise RejectedMessage(f"{printable_line(name, 60)} must have one row, for one client")

@@ -20,7 +20,7 @@ from fedloom.data.federation import Federation
 from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy.protocol.message_validation import ReplyForm
 from fedloom.rounds.client_runtime import ClientRuntime
-from fedloom.rounds.jobs import Job, Tensors
+from fedloom.rounds.jobs import Job, Tensors, split_kept
 from fedloom.training.local_trainer import LocalTrainer
 
 log = logging.getLogger("fedloom")
@@ -33,7 +33,7 @@ REHEARSAL_SAMPLES = 2
 
 def reply_form(result: Mapping[str, Tensor]) -> ReplyForm:
     """The form of the part of a client's result that leaves the site."""
-    return {name: (t.dtype, tuple(t.shape)) for name, t in result.items() if not name.startswith("kept/")}
+    return {name: (t.dtype, tuple(t.shape)) for name, t in split_kept(result)[0].items()}
 
 
 def rehearse(runtime: ClientRuntime, job: Job, message: Message) -> Tensors | None:

@@ -20,6 +20,7 @@ from torch import Tensor
 from fedloom.channel.model_differences import DifferenceMessage
 from fedloom.core.declarations import Scalar, Statistic
 from fedloom.core.errors import FedloomError
+from fedloom.core.kept_rows import KeptRows
 from fedloom.core.message import Message
 from fedloom.core.model.sub_models import SubModelDraw
 from fedloom.deploy.flower.server_transport import ReceivedMessage, ServerTransport
@@ -89,7 +90,7 @@ class DeployedEngine:
             for client, text in self.roster.take_remarks():
                 self.remark(client, self.roster.names[client], "claim", text)
 
-    def run(self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor]) -> Sequence[Tensors | None]:
+    def run(self, jobs: list[Job], message: Message, kept: Mapping[str, KeptRows]) -> Sequence[Tensors | None]:
         """Send each job to its client's site; None for a job without a valid answer."""
         if jobs[0].kind == "global":
             return self._evaluate_globally(jobs, message)
@@ -104,7 +105,7 @@ class DeployedEngine:
         return [results.get(job.ids[0]) for job in jobs]
 
     def sum(
-        self, jobs: list[Job], message: Message, kept: Mapping[str, Tensor], step: SumStep, session: SumSession
+        self, jobs: list[Job], message: Message, kept: Mapping[str, KeptRows], step: SumStep, session: SumSession
     ) -> Summed:
         """Let the sites train and add up what they learnt; no single row of theirs arrives here."""
         if self.sum_keys is None:

@@ -12,7 +12,7 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,6 +24,7 @@ from torch import Tensor
 
 import fedloom
 from fedloom.core.errors import FedloomError
+from fedloom.core.kept_rows import KeptRows
 from fedloom.core.message import Message, message_digest
 from fedloom.core.model.adapted_model import model_row
 from fedloom.deploy import audit_log
@@ -43,7 +44,7 @@ from fedloom.deploy.site.sums import SiteSums
 from fedloom.deploy.sum_keys import site_keys
 from fedloom.registry.nested_keys import select_prefix
 from fedloom.rounds.client_runtime import ClientRuntime
-from fedloom.rounds.jobs import Job, Tensors
+from fedloom.rounds.jobs import Job, Tensors, split_kept
 from fedloom.rounds.metrics import metric_values
 from fedloom.runs.prepare import client_ledgers, planned_run
 from fedloom.secure.sums import LOST, SUM
@@ -208,7 +209,7 @@ class SiteProcess:
         message = Message(select_prefix(tensors, "shared/"), select_prefix(tensors, "each/"))
         if request.kind == "global":
             first, last = tensors["slice"].tolist()
-            return self._do(Job("global", request.round, [first, last], []), request, message, {})
+            return self._do(Job("global", request.round, [first, last], []), request, message, {})[0]
         if request.kind == "judge":
             if len(tensors["rows"]) > max(len(self.blueprint.sites), MOST_MODELS):  # sites may have been added
                 raise Refused(f"it is to evaluate {len(tensors['rows']):,} models, and there are fewer sites")
@@ -237,37 +238,36 @@ class SiteProcess:
             return {}
         kind: Any = request.kind
         job = Job(kind, request.round, [self.client], [0], request.measure)
-        return self._do(job, request, message, kept)
+        return self._do(job, request, message, kept)[0]
 
-    def _do(self, job: Job, request: SiteRequest, message: Message, kept: Tensors) -> Tensors:
+    def _do(
+        self, job: Job, request: SiteRequest, message: Message, kept: Mapping[str, KeptRows]
+    ) -> tuple[Tensors, dict[str, KeptRows]]:
         """The result of a job: what the policy lets leave, and what stays."""
-        result = self.runtime.do(job, message, kept)
-        stays = {name: tensor for name, tensor in result.items() if name.startswith("kept/")}
-        leaves = {name: tensor for name, tensor in result.items() if name not in stays}
-        return self.policy.release(request, leaves, self.forms.of(job, message)) | stays
+        leaves, stays = split_kept(self.runtime.do(job, message, kept))
+        return self.policy.release(request, leaves, self.forms.of(job, message)), stays
 
-    def _train(self, request: SiteRequest, message: Message, kept: Tensors, tensors: Tensors) -> Tensors:
+    def _train(self, request: SiteRequest, message: Message, kept: dict[str, KeptRows], tensors: Tensors) -> Tensors:
         self.states.discard_all_but(request.base, request.state)
         job = Job("update", request.round, [self.client], [0], request.measure, request.turn)
         if self.runtime.sum_step is None:
-            result = self._do(job, request, message, kept)
+            result, stays = self._do(job, request, message, kept)
             self.privacy.spend(int(result["steps"]))
         else:
             session, stage, got = read_sum(request, tensors)
             if message.each or message_digest(message.shared) != session.message:
                 raise Refused("its model is not the one that all sites of the sum were told")
-            result = self._do(replace(job, session=session), request, message, kept)
+            result, stays = self._do(replace(job, session=session), request, message, kept)
             if bool(result.pop(f"reply/{LOST}")):
                 raise FedloomError("its update is not finite")
             self.privacy.spend(int(result["steps"]))
             hidden = self._sums.answer(session, stage, got, result[f"reply/{SUM}"][0])
             result |= {f"reply/{SUM}": hidden["row"][None]}
-        state = kept | select_prefix(result, "kept/")
-        if state:
+        if state := kept | stays:
             self.states.write(request.ticket, state)
-        return {name: tensor for name, tensor in result.items() if not name.startswith("kept/")}
+        return result
 
-    def _prediction_row(self, request: SiteRequest, message: Message, kept: Tensors) -> Tensor:
+    def _prediction_row(self, request: SiteRequest, message: Message, kept: Mapping[str, KeptRows]) -> Tensor:
         """The model row that this client predicts with."""
         runtime = self.runtime.of_client(self.client)
         rows = runtime.prediction_rows(runtime.cohort([self.client], request.round, kept), message).detach()

@@ -24,7 +24,7 @@ from fedloom.deploy.protocol.wire import SiteRequest
 from fedloom.deploy.site.policy import Policy, Refused
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.json_text import parse_json
-from fedloom.runs.fingerprint import hash_tensor
+from fedloom.runs.folder.fingerprint import hash_tensor
 from fedloom.runs.folder.manifest import digest_of
 
 FILE = "asked.json"

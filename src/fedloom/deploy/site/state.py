@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from safetensors.torch import load, save
-from torch import Tensor
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.kept_rows import KeptRows, pack_kept, unpack_kept
 from fedloom.files.atomic_write import write_atomic
 
 
@@ -43,14 +43,14 @@ class SiteState:
         folder.mkdir(parents=True, exist_ok=True)
         folder.chmod(0o700)
 
-    def read(self, ticket: str) -> dict[str, Tensor]:
+    def read(self, ticket: str) -> dict[str, KeptRows]:
         """The state under a ticket."""
         if ticket == NOTHING:
             return {}
         for path in self._files(ticket):
             content = path.read_bytes()
             if path.name == _file_name(ticket, content, path.name[0]):
-                return dict(load(content))
+                return unpack_kept(load(content))
             log.warning("%s is damaged (its digest differs): the other copy of the state is read", path)
         raise StateLost("the client state of this site is lost: it starts again without one")
 
@@ -58,9 +58,9 @@ class SiteState:
         """Whether there is a state under a ticket."""
         return bool(self._files(ticket))
 
-    def write(self, ticket: str, state: Mapping[str, Tensor]) -> None:
+    def write(self, ticket: str, state: Mapping[str, KeptRows]) -> None:
         """Store a state under a ticket."""
-        content = save({name: t.contiguous() for name, t in state.items()})
+        content = save({name: tensor.contiguous() for name, tensor in pack_kept(state).items()})
         for copy in COPIES:
             write_atomic(self.folder / _file_name(ticket, content, copy), content)
 

@@ -33,7 +33,6 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
-from fedloom.core.loss_step import LossStep
 from fedloom.core.message import Message, Replies
 from fedloom.core.model.growing_head import of_seen
 from fedloom.core.model.stages import stage_names
@@ -41,6 +40,7 @@ from fedloom.core.network import Loss, Network
 from fedloom.core.settings import Count, NonNegative
 from fedloom.core.targets import label_mask
 from fedloom.core.task import Task
+from fedloom.core.trainer import LossStep
 from fedloom.methods.distillation.class_means import class_means, mean_by_class
 from fedloom.methods.distillation.communal_distillation import CommunalDistillation
 from fedloom.methods.distillation.strips import all_strips, require_equal_strips, strip_distances

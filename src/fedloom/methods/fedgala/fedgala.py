@@ -159,7 +159,7 @@ class FedGala(FedAvgExit):
         graphs = graphs_of(cohort.task)
         if cohort.task.federation.clients != graphs.clients:
             return  # centralised training: no client's own graph
-        if CHOSEN not in cohort.state and graphs.id_hashes is not None:
+        if CHOSEN not in cohort.kept and graphs.id_hashes is not None:
             return  # its anchors are not known yet
         chosen = cohort.kept_rows(CHOSEN, torch.full((len(cohort), graphs.most_anchors), -1))
         for place, client in enumerate(cohort.ids):
@@ -195,13 +195,13 @@ class FedGala(FedAvgExit):
         graphs = graphs_of(cohort.task)
         if graphs.id_hashes is None:
             return graphs.anchors[cohort.ids[place]]
-        mine = cohort.state[ANCHORS][place]
+        mine = cohort.kept[ANCHORS].rows[place]
         return mine[mine >= 0]
 
     def most_anchors(self, cohort: Cohort) -> int:
         """How many anchors the client with the most of them has."""
         graphs = graphs_of(cohort.task)
-        return graphs.most_anchors if graphs.id_hashes is None else cohort.state[ANCHORS].shape[1]
+        return graphs.most_anchors if graphs.id_hashes is None else cohort.kept[ANCHORS].rows.shape[1]
 
     def embed_anchors(self, cohort: Cohort) -> Reply:
         """The embeddings of the clients' anchors under their own last models."""
@@ -225,7 +225,7 @@ class FedGala(FedAvgExit):
 
     def node_embeddings(self, cohort: Cohort, place: int) -> Tensor:
         """The embeddings of all nodes of a client's graph under its last model of phase 1, without dropout."""
-        graphs, rows = graphs_of(cohort.task), cohort.state[MODEL]
+        graphs, rows = graphs_of(cohort.task), cohort.kept[MODEL].rows
         return cohort.forward(rows[place : place + 1], graphs.positions(cohort.ids[place]))[0]
 
     def loss(self, message: Message) -> Loss | None:

@@ -31,7 +31,7 @@ class HostileServer(Station):
     def take_back(self, answers: Answers, round: RoundContext) -> Answers:
         """The same answers; what was found in them is recorded. A sum shows nothing of single clients."""
         if not answers.summed:
-            round.ledger.findings |= self.hostile.findings(answers.wave, answers.replies())
+            round.costs.findings |= self.hostile.findings(answers.wave, answers.replies())
         return answers
 
 

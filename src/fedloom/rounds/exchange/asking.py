@@ -46,7 +46,7 @@ class AskRows:
             # Some clients get the message in another form than others: these jobs are of one form, in the places that
             # their clients have in the whole wave.
             some = update_jobs(replace(wave, ids=ids), round, places)
-            round.ledger.send(replace(wave.only([places[client] for client in ids]), message=message))
+            round.costs.send(replace(wave.only([places[client] for client in ids]), message=message))
             jobs += some
             results += round.engine.run(some, message, kept)
         needed = 0 if wave.optional else round.run.answers_needed(len(wave.ids))
@@ -71,11 +71,11 @@ class AskSum:
         [(_, message)] = wave.forms or [(wave.ids, wave.message)]  # one form: all start from the same bytes
         session = self._session(wave, message, round)
         jobs = update_jobs(wave, round, {client: place for place, client in enumerate(wave.ids)}, session)
-        round.ledger.send(replace(wave, message=message))
+        round.costs.send(replace(wave, message=message))
         kept = round.state.client_states.read(wave.ids)
         summed = round.engine.sum(jobs, message, kept, self.sums.step, session)
-        round.ledger.bytes_up += summed.bytes_up
-        round.ledger.bytes_down += summed.bytes_down
+        round.costs.bytes_up += summed.bytes_up
+        round.costs.bytes_down += summed.bytes_down
         # What the stages of the sum cost is counted above: a client's own reply has cost nothing beside them.
         results = [None if one is None else {**one, "bytes": torch.zeros_like(one["bytes"])} for one in summed.results]
         answers = Answers.collect(round, wave, jobs, results, needed=0)
@@ -110,7 +110,7 @@ class AskSum:
         decoded = self.sums.step.decode_total(summed.total, session)
         _check_weight(decoded.weight, len(included), session.most)
         if decoded.scaled:
-            findings = round.ledger.findings
+            findings = round.costs.findings
             findings["sums/scaled"] = findings.get("sums/scaled", 0.0) + decoded.scaled
         means = self.sums.means(decoded, answers.wave.message, session.most)
         strange = [name for name, rows in means.items() if not bool(torch.isfinite(rows).all())]
@@ -135,7 +135,6 @@ def update_jobs(
 
     Args:
         wave: The wave, or a part of it.
-        round: The round.
         places: The places of the clients in the whole wave.
         session: What is known of the sum that the jobs are for, if they are for one.
     """

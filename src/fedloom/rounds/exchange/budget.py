@@ -46,7 +46,6 @@ def count_uses(run: Composition, state: RunState, arrived: Arrived, needed: int,
         state: Has how often each client used its noise; it is changed.
         arrived: Who did how much work.
         needed: How many answers the round needs.
-        round_number: The round.
     """
     ids, steps = torch.tensor(arrived.ids, dtype=torch.int64), arrived.steps.tolist()
     sizes = run.training_federation(round_number).train.sizes
@@ -73,7 +72,6 @@ def epsilons(run: Composition, state: RunState, round_number: int) -> dict[str, 
     Args:
         run: What the run is made of.
         state: Has how often each client used its noise.
-        round_number: The round.
     """
     samples: list[int] = run.training_federation(round_number).train.sizes.tolist()
     return {

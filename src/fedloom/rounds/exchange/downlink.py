@@ -21,9 +21,9 @@ class DownlinkCoding(Station):
     def __call__(self, wave: Wave, round: RoundContext, ask: Ask) -> Answers:
         """The answers to a wave whose message goes down in another form."""
         draw = SubModelDraw(round.run.setting.seed, round.number, wave.turn, wave.ids)
-        outgoing = round.run.down_channel.outgoing(wave.message, draw, round.ledger.down)
+        outgoing = round.run.down_channel.outgoing(wave.message, draw, round.costs.down)
         # From here on the message is what clients make of it: they start from that, not from what the server had.
         answers = ask(replace(wave, message=outgoing.view, forms=outgoing.parts))
         # Only whose answer counts surely has the model: of all others it is not known what they have.
-        round.ledger.down = note_references(outgoing, answers.wave.ids)
+        round.costs.down = note_references(outgoing, answers.wave.ids)
         return answers

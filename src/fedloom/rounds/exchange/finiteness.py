@@ -29,7 +29,7 @@ def not_finite(answers: Answers) -> dict[int, str]:
     found: dict[int, str] = {}
     for job, answer in answers.cohorts:
         named = {f"{REPLY}{name}": tensor for name, tensor in answer.reply.items()}
-        named |= {f"{KEPT}{name}": tensor for name, tensor in answer.kept.items()}
+        named |= {f"{KEPT}{name}": kept.rows for name, kept in answer.kept.items()}
         for name, tensor in (named | answer.measured).items():
             # A sum is finite only if every number is: one pass, and the exact look only where something is wrong.
             if not tensor.is_floating_point() or bool(torch.isfinite(tensor.sum())):

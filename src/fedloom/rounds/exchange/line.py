@@ -64,7 +64,6 @@ def exchange(round: RoundContext, wave: Wave, line: Sequence[Station], asking: A
     """Send a wave along a line of stations to its clients, and return their replies as the method gets them.
 
     Args:
-        round: The round.
         wave: What the method's server sends, and to whom.
         line: The stations, the outermost first.
         asking: How the clients are asked.

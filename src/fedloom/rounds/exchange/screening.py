@@ -31,7 +31,7 @@ class ReplyScreening(Station):
         for place, reason in verdict.clipped.items():
             if place not in refused:
                 round.engine.remark(wave.ids[place], names.name(wave.ids[place]), "clipped", reason)
-        round.ledger.norms.append(verdict.norms)
+        round.costs.norms.append(verdict.norms)
         left = torch.tensor([place for place in range(len(wave.ids)) if place not in refused], dtype=torch.int64)
         answers = answers.without(refused)
         if not verdict.scales:

@@ -31,7 +31,6 @@ class Station:
 
         Args:
             wave: The wave, as the station before this one left it.
-            round: The round.
             ask: Asks the clients, through all stations behind this one.
         """
         return self.take_back(ask(self.send_out(wave, round)), round)

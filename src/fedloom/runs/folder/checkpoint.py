@@ -148,7 +148,7 @@ def _newest_files(folder: Path, kind: str = "") -> dict[str, dict[str, Tensor]]:
 
 
 def _remedy(folder: Path) -> str:
-    return f"fedloom resume {folder} goes on from the last whole checkpoint"
+    return f"fedloom resume {folder} continues from the last whole checkpoint"
 
 
 def _paths_without_manifest(folder: Path) -> list[Path]:

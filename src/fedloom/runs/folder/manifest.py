@@ -3,7 +3,7 @@
 ``checkpoints/manifest-000012.json`` is written after all files of round 12: without it they do not count. It names the
 files of the checkpoint and the digests of the config, of the partition and of the records in ``metrics.jsonl`` up to
 that round, and, once a run has ended, of its results. The last ``GENERATIONS`` checkpoints stay: where the newest one
-is damaged, a run goes on from the one before to the same bytes. Files that only older checkpoints need are in
+is damaged, a run continues from the one before to the same bytes. Files that only older checkpoints need are in
 ``checkpoints/earlier``. Folders of format 1, up to 0.5, have no manifests: they are read, but not checked.
 """
 

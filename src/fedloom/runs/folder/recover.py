@@ -1,4 +1,4 @@
-"""Before a run goes on: find its last whole checkpoint, and forget what came after it or is damaged."""
+"""Before a run continues: find its last whole checkpoint, and forget what came after it or is damaged."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ log = logging.getLogger("fedloom")
 
 
 def recover(folder: Path, partition: bytes | None = None) -> None:
-    """Make the last whole checkpoint of a run's folder its newest one; damage is said in the log.
+    """Make the last whole checkpoint of a run's folder its newest one; damage is reported in the log.
 
     A changed config is refused, since the run would be another one, and so is a folder without a whole checkpoint.
 
@@ -54,7 +54,7 @@ def recover(folder: Path, partition: bytes | None = None) -> None:
         return
     manifest, damages = _last_whole(folder, paths)
     if damages:
-        log.warning("%s: the run goes on from round %s, to the same results", damages[0], manifest.round)
+        log.warning("%s: the run continues from round %s, to the same results", damages[0], manifest.round)
     manifest = _forget_damaged_results(folder, manifest)
     for path in paths[::-1][: len(damages)]:
         path.unlink()
@@ -64,7 +64,7 @@ def recover(folder: Path, partition: bytes | None = None) -> None:
 
 
 def keep_records(folder: Path, records: Sequence[dict[str, Any]]) -> None:
-    """Forget all but the first records of a run, because it goes on from an earlier round.
+    """Forget all but the first records of a run, because it continues from an earlier round.
 
     Args:
         folder: The run's folder.

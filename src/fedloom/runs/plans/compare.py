@@ -143,7 +143,6 @@ def prolong_comparison(folder: Path, plan: Mapping[str, Any], rounds: int, task_
 
     Args:
         folder: The folder of the comparison.
-        plan: Its plan.
         rounds: How many rounds its runs are to have.
         task_of: The task as a function of the seed, if the plan does not name it.
     """
@@ -166,8 +165,6 @@ def run_comparison(
 
     Args:
         folder: The folder of the comparison; None keeps everything in memory.
-        plan: Its plan.
-        observers_of: The observers of each run.
         runs: Prepares the runs.
         objects: Methods that are Python objects, by their specs.
     """

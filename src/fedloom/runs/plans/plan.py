@@ -30,7 +30,7 @@ from fedloom.registry.code_consent import NOTE, code_notes, refuse_changed_code,
 from fedloom.registry.kinds import PARTS
 from fedloom.registry.plain_values import hyperparameters, without_none
 from fedloom.registry.validation import read_toml
-from fedloom.runs.fingerprint import TO_RUN_ANYWAY, fingerprint, refuse_other_task
+from fedloom.runs.folder.fingerprint import TO_RUN_ANYWAY, fingerprint, refuse_other_task
 from fedloom.runs.folder.load_config import load_config_to_resume
 from fedloom.runs.folder.manifest import Damaged
 from fedloom.runs.folder.old_folders import refuse_other_version, with_new_keys

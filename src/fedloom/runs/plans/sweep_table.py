@@ -1,7 +1,8 @@
 """The results of a sweep: a row per combination, the best combination, and whether its lead is established.
 
 A combination is chosen by a metric on validation data; the other metrics, on test data, are only reported. Combinations
-that paired differences over seeds do not tell apart from the best (``runs/results/evidence.py``) are marked as level.
+that paired differences over seeds do not tell apart from the best (``runs/results/significance.py``) are marked as
+level.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from fedloom.core.errors import FedloomError
 from fedloom.plotting.grid import GridMetric, GridPoint, grid_figure, is_number
 from fedloom.rounds.score import is_share, lower_is_better, scores_of
-from fedloom.runs.results.evidence import race
 from fedloom.runs.results.history import History
-from fedloom.runs.results.statistics import join_names, last_value, over_seeds, stop_reason, traffic, values_by_seed
+from fedloom.runs.results.significance import race
+from fedloom.runs.results.summaries import join_names, last_value, over_seeds, stop_reason, traffic, values_by_seed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -18,7 +18,7 @@ class BestRound:
         self.is_over = False
 
     def find(self, state: RunState) -> None:
-        """Find the best round of a run that goes on from a state after a stop."""
+        """Find the best round of a run that continues from a state after a stop."""
         number = self._best()
         if number == state.round:
             self.state = state.copy()

@@ -22,8 +22,8 @@ from fedloom.registry.code_consent import trust_only
 from fedloom.registry.kinds import TASKS
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.run_state import RunState
-from fedloom.runs.fingerprint import refuse_other_task
 from fedloom.runs.folder.checkpoint import load_checkpoint
+from fedloom.runs.folder.fingerprint import refuse_other_task
 from fedloom.runs.folder.load_config import load_config
 from fedloom.runs.prepare import prepare
 from fedloom.tasks.builder import StandaloneModel
@@ -61,7 +61,6 @@ def client_model(
     """The weights that a client predicts with at a run's last checkpoint, after the run's prediction stages.
 
     Args:
-        folder: The folder of the run.
         client: The client's name, or its number. It may be omitted if all clients predict with the same model.
         task: The run's task, if it is a Python object that the config in the folder cannot name.
         method: The run's method, if it is a Python object that the config in the folder cannot name.
@@ -100,7 +99,6 @@ def prediction_row(run: Composition, state: RunState, client: int) -> Tensor:
 
     Args:
         run: What the run is made of.
-        state: The state of the run.
         client: The client's number.
     """
     rows = prediction_rows(run, state, client)
@@ -112,7 +110,6 @@ def prediction_rows(run: Composition, state: RunState, client: int) -> Tensor:
 
     Args:
         run: What the run is made of.
-        state: The state of the run.
         client: The client's number.
     """
     with single_thread():
@@ -129,7 +126,6 @@ def client_standalone_model(
     """The model of a client as its kind of task saves it (``TaskBuilder.standalone_model``).
 
     Args:
-        folder: The folder of the run.
         client: The client's name or number; None if all clients predict with the same model.
         trusted: The code of a user's own that may run.
     """

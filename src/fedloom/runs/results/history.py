@@ -28,8 +28,8 @@ from fedloom.runs.folder.old_folders import read_run_values
 from fedloom.runs.folder.run_files import read_partition, read_records, read_result, read_seconds
 from fedloom.runs.results.client_model import client_model, client_number
 from fedloom.runs.results.metric_names import refuse_unknown_metric
-from fedloom.runs.results.statistics import BYTES, bytes_sent, score_panels
-from fedloom.runs.unadapted_row import unadapted_row
+from fedloom.runs.results.summaries import BYTES, bytes_sent, score_panels
+from fedloom.runs.results.unadapted_row import unadapted_row
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -46,7 +46,6 @@ class History:
     Two histories are equal if the same config measured the same, wherever they are stored and however long they took.
 
     Args:
-        config: The config of the run.
         records: One record per round: ``{"round", "selected": [...], "bytes_down", "bytes_up", "bytes_between",
             "steps", "metrics": {name: value}}``.
         clients: One row per client: ``{"client", "name", "train", "test", "points", "group", "accuracy", "loss"}``

@@ -17,7 +17,6 @@ def refuse_unknown_metric(name: str, measured: Collection[str], scores: Collecti
     """Raise an error, with the nearest name, if no run with these scores measures a metric of this name.
 
     Args:
-        name: The name.
         measured: The names of all metrics that the run measured.
         scores: The names of the task's scores.
     """

@@ -171,3 +171,10 @@ def _model(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seeds.key(seed, "model"))
         return GCN(graphs, graphs.features, classes, **asdict(_model_options(options)))
+
+
+CORA = GraphBuilder("2,708 papers in a citation graph that clients share, 7 classes")
+CITESEER = GraphBuilder("3,327 papers in a citation graph that clients share, 6 classes")
+PUBMED = GraphBuilder("19,717 papers in a citation graph that clients share, 3 classes")
+TWITCH = GraphBuilder("streamers in seven countries, a graph each, 2 classes")
+OWN_GRAPH = GraphBuilder("nodes of a graph of your own, divided among clients by community")

@@ -1,7 +1,7 @@
 """The result of a tournament: the candidate for each group of clients, its cost, and the confidence in the choice.
 
 Candidates are chosen by their scores on validation data. Only those that the advice names are then scored on test data,
-once; the confidence is computed from these scores, from differences over seeds (``runs/results/evidence.py``). Two
+once; the confidence is computed from these scores, from differences over seeds (``runs/results/significance.py``). Two
 candidates are level if validation data do not tell them apart and their means are within a point: then the clearly
 cheaper one is taken. With one seed nothing is told apart.
 """
@@ -16,8 +16,8 @@ from typing import Any, Literal
 from fedloom.rounds.score import Score
 from fedloom.runs.plans.advise.halving import OVERALL, Outcome, Rung, Tournament
 from fedloom.runs.plans.advise.text import advice_text
-from fedloom.runs.results.evidence import SURE, probability_better
-from fedloom.runs.results.statistics import mean_and_std
+from fedloom.runs.results.significance import SURE, probability_better
+from fedloom.runs.results.summaries import mean_and_std
 
 LEVEL = 0.01
 CHEAPER = 0.9
@@ -87,7 +87,7 @@ class Advice:
     """The method to use for small, intermediate and big clients, and the one to use if all clients must share it.
 
     Args:
-        task: The name of the task.
+        task: What texts call the task.
         score: The name of the task's score.
         higher_is_better: Whether a higher score is better.
         is_share: Whether the score is a share, shown in per cent.

@@ -32,7 +32,7 @@ from fedloom.registry.plain_values import hyperparameters
 from fedloom.registry.setting_arguments import documents_settings
 from fedloom.rounds.metrics import GROUPS
 from fedloom.rounds.score import ACCURACY, Score, score_from
-from fedloom.runs.fingerprint import fingerprint
+from fedloom.runs.folder.fingerprint import fingerprint
 from fedloom.runs.plans.advise.advice import Advice, Cost, picks
 from fedloom.runs.plans.advise.candidates import (
     ANCHOR,
@@ -105,7 +105,6 @@ def run_advice(
         values: The values of a config.
         minutes: The approximate duration of the tournament.
         methods: Specs of methods, or None for all candidates.
-        out: A folder for the runs.
         task_of: A function from a seed to the task, if the values do not name it.
         one_task: Whether all seeds have the same task.
         watch: A function that is called before each run.

@@ -95,11 +95,7 @@ def parts_of(settings: Mapping[str, Any]) -> list[str]:
 
 
 def parts_of_task(task: Task) -> list[str]:
-    """The keys of ``FOR_TASKS_WITH`` that a task has.
-
-    Args:
-        task: The task.
-    """
+    """The keys of ``FOR_TASKS_WITH`` that a task has."""
     made = task.federation
     has = {
         "communal": len(made.communal) > 0,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from fedloom.rounds.score import ACCURACY, Score
 from fedloom.runs.plans.advise.candidates import method_of
-from fedloom.runs.results.evidence import SURE
-from fedloom.runs.results.statistics import join_names
+from fedloom.runs.results.significance import SURE
+from fedloom.runs.results.summaries import join_names
 
 if TYPE_CHECKING:
     from fedloom.runs.plans.advise.advice import Advice, Cost, Pick, Standing
@@ -158,7 +158,7 @@ def caveats(advice: Advice) -> Iterator[str]:
         )
     if last.seeds == 1:
         yield (
-            "There was time for one seed, and another seed may differ: nothing is said about how sure the choice is; "
+            "There was time for one seed, and another seed may differ: how certain the choice is cannot be estimated; "
             "give more minutes."
         )
     for names, sentence in _by_sentence(advice.cannot_run).items():

@@ -22,11 +22,12 @@ from fedloom.models import Maker
 from fedloom.tasks.builder import OF_COLUMNS, TaskDeployment, TaskSettings
 from fedloom.tasks.data_settings import with_changes
 from fedloom.tasks.flows.corpus import Corpus
+from fedloom.tasks.flows.formats.real_corpora import UNKNOWN_OWNER, read_bpmn, read_n8n
 from fedloom.tasks.flows.learning.data_points import FlowInputs
 from fedloom.tasks.flows.learning.flow_deployment import FlowDeployment
 from fedloom.tasks.flows.learning.flow_federation import FlowClasses, Label, federation_of, schema_of
 from fedloom.tasks.flows.learning.flow_model import MODEL, flow_model, fullgn_options
-from fedloom.tasks.flows.learning.flow_source import FlowSource
+from fedloom.tasks.flows.learning.flow_source import FlowSource, OwnFlows, RealFlows, SyntheticFlows
 from fedloom.tasks.flows.learning.public_words import public_classes, public_schema
 from fedloom.tasks.flows.learning.saved_flow_model import SavedFlowModel
 
@@ -143,3 +144,10 @@ def task_of_corpus(
         prepare=inputs,
         fingerprint_tensors=inputs.tensors,
     )
+
+
+FLOWS = FlowBuilder("the next action's kind in synthetic action flows of organisations", SyntheticFlows())
+FLOWS_SUBKIND = FlowBuilder("the same flows, the next action's subkind", SyntheticFlows("subkind"))
+N8N = FlowBuilder("the next node in real n8n workflows, by owner", RealFlows(read_n8n, UNKNOWN_OWNER))
+BPMN = FlowBuilder("the next node in real BPMN models, by modelling exercise", RealFlows(read_bpmn))
+OWN_FLOWS = FlowBuilder("the next node in your own flows: a folder per organisation", OwnFlows())

@@ -18,7 +18,6 @@ def unadapted_row(row: Tensor, task: Task, method: Algorithm | Mapping[str, Any]
     """The numbers of the task's model alone; a row that is not of this method's model is returned as it is.
 
     Args:
-        row: A row of the run.
         task: The task as the user built it.
         method: The run's method, or the section ``method`` of its config.
     """

@@ -6,8 +6,8 @@ import torch.nn.functional as F
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
-from fedloom.core.loss_step import LossStep
 from fedloom.core.task import Task
+from fedloom.core.trainer import LossStep
 from fedloom.privacy.sample_privacy import SamplePrivacy
 from support.synthetic import cohort, distance, federation, mlp, staged_tasks, train_all
 

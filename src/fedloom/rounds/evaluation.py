@@ -20,9 +20,8 @@ from fedloom.core.task import FederationView
 from fedloom.rounds.answers import diverged
 from fedloom.rounds.client_runtime import VALIDATION
 from fedloom.rounds.composition import Composition
-from fedloom.rounds.jobs import Engine, Job, Tensors
+from fedloom.rounds.jobs import Engine, Job, Tensors, answered_jobs, merge, with_prefix
 from fedloom.rounds.metrics import metric_values, over_clients, size_groups, value_of
-from fedloom.rounds.results import answered_jobs, merge, with_prefix
 from fedloom.rounds.run_state import RunState
 from fedloom.training.metric_sums import MetricSums
 

@@ -84,7 +84,6 @@ def values_by_seed(runs: Sequence[History], metric: str, rank: Callable[[float],
     """The last value of a metric in each run of a method, by the run's seed, to be paired with another method's.
 
     Args:
-        runs: The runs.
         metric: The full name of the metric.
         rank: Makes a number of a value that is higher the better the value is.
     """

@@ -6,7 +6,7 @@ cancels in the difference of their scores, seed by seed, and the differences are
 
 The method with the best mean leads, and its lead over each rival is tested. The leader was chosen by the same numbers,
 so each of the K methods could have been the one that leads: the smallest p-value must stand for all K (K - 1) / 2 pairs
-of methods. It then goes on as in Holm's procedure (A simple sequentially rejective multiple test procedure,
+of methods. It then continues as in Holm's procedure (A simple sequentially rejective multiple test procedure,
 Scandinavian Journal of Statistics 1979): each rival that the leader is clear of leaves the race, and the next p-value
 stands for the pairs of those that are left. With K equal methods, a lead over any of them is called established in at
 most 5 % of cases. Counting rivals instead of pairs would give 13 % with ten equal methods.
@@ -125,7 +125,7 @@ def lead_p_values(table: Floats) -> tuple[NDArray[np.intp], Floats, NDArray[np.i
     leader = np.argmax(np.nanmean(table, axis=-1), axis=-1)
     own = np.take_along_axis(table, leader[..., None, None], axis=-2)
     raw = p_values(own - table)
-    np.put_along_axis(raw, leader[..., None], -1.0, axis=-1)  # it comes first, and is no rival
+    np.put_along_axis(raw, leader[..., None], -1.0, axis=-1)  # it comes first, and is not a rival
     order = np.argsort(raw, axis=-1, kind="stable")
     left = np.arange(methods + 1, 1, -1)
     left[0] = 2

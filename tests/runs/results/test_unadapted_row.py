@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 import fedloom as fl
-from fedloom.runs.unadapted_row import unadapted_row
+from fedloom.runs.results.unadapted_row import unadapted_row
 from support.checkpoints import WORK
 from support.synthetic import small_task
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from fedloom.rounds.jobs import Job
-from fedloom.rounds.results import answered_jobs, merge
+from fedloom.rounds.jobs import Job, answered_jobs, merge
 
 
 def result(*clients: int) -> dict[str, torch.Tensor]:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from fedloom.core.aggregation_context import AggregatorMemory
+from fedloom.core.aggregator import AggregatorMemory
 from fedloom.core.message import Wave
 from fedloom.rounds.jobs import Tensors
 
 
 @dataclass
-class Ledger:
+class RoundCosts:
     """What a round has cost so far, who took part, and what was measured of them."""
 
     bytes_down: int = 0

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedloom.runs.results.evidence import SURE, half_width, lead_p_values, p_values, probability_better, race
+from fedloom.runs.results.significance import SURE, half_width, lead_p_values, p_values, probability_better, race
 
 DRAWS = 20_000
 ALLOWED = 0.05 + 3 * (0.05 * 0.95 / DRAWS) ** 0.5

@@ -14,7 +14,7 @@ import fedloom as fl
 from fedloom.config.resolve import resolve
 from fedloom.core.objective import CrossEntropy
 from fedloom.data.federation import Ragged
-from fedloom.rounds.scoring import _clients_at_once
+from fedloom.rounds.evaluation import _clients_at_once
 from fedloom.runs.folder.metrics_file import compact_json
 from fedloom.runs.prepare import prepare
 from fedloom.runs.results.client_model import client_model
@@ -190,7 +190,7 @@ def test_no_test_label_takes_part_in_what_is_measured_on_validation_parts():
 @pytest.mark.parametrize("method", ["fedavg", "ditto"])
 def test_measuring_on_validation_parts_changes_nothing_else(method, monkeypatch):
     both = fl.run(validated(), method, rounds=2)
-    monkeypatch.setattr("fedloom.rounds.scoring.has_validation", lambda _: False)
+    monkeypatch.setattr("fedloom.rounds.evaluation.has_validation", lambda _: False)
     tested = fl.run(validated(), method, rounds=2)
     for one, other in zip(both.records, tested.records, strict=True):
         added = {name for name in one["metrics"] if name not in other["metrics"]}
@@ -238,7 +238,7 @@ def test_clients_models_are_measured_on_the_global_test_set_too():
 
 def test_many_clients_are_measured_a_few_at_a_time(monkeypatch):
     whole = fl.run(task(clients=12), "local", rounds=1)
-    monkeypatch.setattr("fedloom.rounds.scoring._clients_at_once", lambda _: 5)
+    monkeypatch.setattr("fedloom.rounds.evaluation._clients_at_once", lambda _: 5)
     parts = fl.run(task(clients=12), "local", rounds=1)
     assert parts.records[-1]["metrics"] == pytest.approx(whole.records[-1]["metrics"], abs=1e-6)
 
