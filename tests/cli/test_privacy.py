@@ -16,7 +16,7 @@ def answer(words: str) -> dict[str, object]:
 def test_noise_to_epsilon():
     found = answer("--sigma 1 --rate 0.01 --rounds 1000 --delta 1e-5")
     assert found["epsilon"] == pytest.approx(1.828, abs=1e-3)
-    assert found["neighbours"] == "add or remove one client"
+    assert found["neighbours"] == "one client counts as zero"
 
 
 @pytest.mark.slow
@@ -36,7 +36,7 @@ def test_a_fixed_number_never_reports_less_than_it_spends():
 def test_it_says_it_in_words():
     said = output(app, "privacy", "--sigma", 1, "--clients", 9, "--per-round", 9, "--rounds", 1)
     assert "every client in every round" in said
-    assert "neighbours: add or remove one client" in said
+    assert "neighbours: one client counts as zero" in said
 
 
 @pytest.mark.parametrize(

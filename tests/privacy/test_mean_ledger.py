@@ -1,10 +1,14 @@
 """Runs with a private mean: what they record, when they stop, and settings that protect nobody."""
 
+import math
+from dataclasses import replace
+
 import pytest
 
 import fedloom as fl
 from fedloom.privacy.accounting import epsilon_after
 from fedloom.privacy.sampling import EveryClient, FixedSize, PoissonChains, PoissonDraw
+from fedloom.rounds.answers import Answers
 
 pytest.importorskip("dp_accounting", reason="needs dp-accounting")
 
@@ -38,6 +42,80 @@ def spent(history) -> list[float]:
 def test_every_record_has_the_epsilon_of_the_runs_own_sampling(task, selection, sampling):
     history = run(task, selection=selection)
     assert spent(history) == [epsilon_after(sampling, 1.0, number, 1e-5) for number in (1, 2)]
+
+
+def test_who_is_drawn_is_neither_in_the_seed_nor_in_a_record_nor_in_a_byte_count(task, monkeypatch):
+    """Two runs of one seed draw other clients, and what they write down of a round is the same for any draw."""
+    drawn, waves = [], Answers.keep
+
+    def keep(answers):
+        drawn.append(tuple(answers.wave.ids))
+        waves(answers)
+
+    monkeypatch.setattr(Answers, "keep", keep)
+    first, second = (run(task, rounds=3) for _ in range(2))
+    assert len(set(drawn)) > 3  # 40 clients at rate 0.5: the same draw six times has a probability of 2^-40 each
+    assert [without_noise(r) for r in first.records] == [without_noise(r) for r in second.records]
+    assert all(record["selected"] == [] for record in first.records)
+    assert [record["drawn_on_average"] for record in first.records if record["round"]] == [20.0] * 3
+
+
+def without_noise(record):
+    return {key: value for key, value in record.items() if key != "metrics"}
+
+
+def test_a_seeded_run_counts_no_draw_and_says_who_was_drawn(task):
+    history = run(task, aggregation={**PRIVATE, "seeded": True})
+    assert spent(history) == [epsilon_after(EveryClient(), 1.0, number, 1e-5) for number in (1, 2)]
+    assert all(record["selected"] for record in history.records if record["round"])
+
+
+def test_the_example_of_the_docs_spends_without_amplification_what_known_draws_cost():
+    """Noise 1.35, rate 0.05: 1.99 after 100 rounds if nobody knows who was drawn; fourteen known draws cost 15.1."""
+    assert epsilon_after(PoissonDraw(0.05, 1000), 1.35, 100, 1e-5) == pytest.approx(1.99, abs=0.01)
+    known = PoissonDraw(0.05, 1000, known=True)
+    assert epsilon_after(known, 1.35, 14, 1e-5) == pytest.approx(15.1, abs=0.1)
+    assert "draws are known" in str(known)
+
+
+@pytest.mark.parametrize("sampling", [PoissonDraw(0.5, 40), FixedSize(10, 40), PoissonChains(0.5, 20)])
+def test_known_draws_never_cost_less_than_secret_ones(sampling):
+    known = replace(sampling, known=True)
+    assert epsilon_after(known, 2.0, 3, 1e-5) > epsilon_after(sampling, 2.0, 3, 1e-5)
+    assert (known.expected, known.share) == (sampling.expected, sampling.share)
+
+
+class Explodes(fl.FedAvg):
+    """FedAvg, one client of which replies with huge numbers, and one with none."""
+
+    grants = (fl.Fact.ONLY_MEANS,)
+
+    def client_update(self, cohort, message):
+        reply = super().client_update(cohort, message)
+        for place, client in enumerate(cohort.ids):
+            reply.tensors["row"][place] *= {0: 1e20, 1: math.nan}.get(client, 1.0)
+        return reply
+
+
+@pytest.mark.parametrize("channel", [[], ["topk"], ["qsgd"]])
+def test_no_reply_decides_about_another_ones_and_nobody_is_named(task, channel):
+    """A screen compares clients: under a private mean one of them would decide whether another one counts."""
+    everyone = {"selection": "random", "aggregation": {**PRIVATE, "noise": 0.01, "seeded": True}}
+    history = run(task, Explodes(), rounds=1, channel=channel, **everyone)
+    assert history.stopped is None
+    assert not any("excluded" in record or "remarks" in record for record in history.records)
+    assert bool(history.row.isfinite().all())
+    assert float((history.row - task.initial_row()).norm()) < 0.5  # the mean of changes that are clipped to 0.5 each
+
+
+def test_a_round_that_is_played_again_is_counted_again(task, tmp_path):
+    """Its record was written, and its checkpoint was lost: what it told has been told."""
+    run(task, rounds=3, out=tmp_path / "run", checkpoint_every=3)
+    for path in (tmp_path / "run" / "checkpoints").glob("*000003*"):
+        path.unlink()
+    (tmp_path / "run" / "clients.json").unlink()
+    history = fl.resume(tmp_path / "run", task=task)
+    assert spent(history) == [epsilon_after(PoissonDraw(0.5, 40), 1.0, number, 1e-5) for number in (1, 2, 4)]
 
 
 def test_given_chains_are_drawn_and_accounted_for_as_chains(task):

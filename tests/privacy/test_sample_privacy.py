@@ -1,6 +1,7 @@
 """DP-SGD: its settings, what its runs record, and when they stop."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -136,3 +137,18 @@ def test_what_would_not_protect_samples_is_refused_before_any_training(task, mon
     monkeypatch.setattr(LocalTrainer, "train", lambda *_: pytest.fail("it trained"))
     with pytest.raises(FedloomError, match=said):
         run(task, sample_privacy={**PRIVACY, **settings})
+
+
+class LargerBatches(fl.FedAvg):
+    """FedAvg that trains with batches of its own size, of which the ledger knows nothing."""
+
+    grants = (fl.Fact.ONLY_MEANS, fl.Fact.ONLY_TRAINING)
+
+    def client_update(self, cohort, message):
+        work = replace(cohort.setting.work, batch_size=0)
+        return fl.Reply({"row": cohort.train(cohort.spread(message["row"]), work=work)})
+
+
+def test_batches_of_another_size_than_the_ledger_counts_are_refused(task):
+    with pytest.raises(FedloomError, match=r"batch_size=0, and the privacy of samples is counted for .* set local"):
+        run(task, LargerBatches())

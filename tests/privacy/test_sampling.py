@@ -3,8 +3,8 @@
 import pytest
 
 from fedloom.privacy.sampling import (
-    ADD_OR_REMOVE,
     REPLACE,
+    ZERO_OUT,
     EveryClient,
     FixedSize,
     PoissonChains,
@@ -15,9 +15,9 @@ from fedloom.privacy.sampling import (
 @pytest.mark.parametrize(
     ("sampling", "neighbours", "expected", "words"),
     [
-        (PoissonDraw(0.1, 200), ADD_OR_REMOVE, 20, "Poisson sampling, rate 0.1"),
+        (PoissonDraw(0.1, 200), ZERO_OUT, 20, "Poisson sampling, rate 0.1"),
         (PoissonChains(0.5, 10), REPLACE, 5, "Poisson sampling of chains, rate 0.5"),
-        (EveryClient(7), ADD_OR_REMOVE, 7, "every client in every round"),
+        (EveryClient(7), ZERO_OUT, 7, "every client in every round"),
         (FixedSize(3, 9), REPLACE, 3, "3 of 9 clients without replacement"),
     ],
 )

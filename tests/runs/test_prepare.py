@@ -27,12 +27,17 @@ def test_the_step_of_sub_models_comes_before_those_of_the_config():
     assert [type(step) for step in steps] == [fl.HalfPrecision]
 
 
+def plan_with(selection, clients=4, selects=True):
+    config = resolve({"selection": selection})
+    return planned_run(config, fl.FedAvg(), small_task(), clients, selects, deployed=False)
+
+
 def test_accounting_knows_how_clients_are_drawn_where_the_selector_says_it():
     drawn = {
-        "poisson": planned_run(resolve({"selection": fl.Poisson(0.3)}), fl.FedAvg(), small_task(), 4, selects=True),
-        "random": planned_run(resolve({"selection": fl.Random(number=3)}), fl.FedAvg(), small_task(), 4, selects=True),
-        "oort": planned_run(resolve({"selection": fl.RAWCS()}), fl.FedAvg(), small_task(), 4, selects=True),
-        "nobody": planned_run(resolve({"selection": fl.RAWCS()}), fl.FedAvg(), small_task(), 1, selects=False),
+        "poisson": plan_with(fl.Poisson(0.3)),
+        "random": plan_with(fl.Random(number=3)),
+        "oort": plan_with(fl.RAWCS()),
+        "nobody": plan_with(fl.RAWCS(), clients=1, selects=False),
     }
     assert drawn["poisson"].draws == Draws(rate=0.3)
     assert drawn["random"].draws == Draws(number=3)
@@ -43,6 +48,6 @@ def test_accounting_knows_how_clients_are_drawn_where_the_selector_says_it():
 def test_a_run_has_the_ledgers_of_all_that_adds_noise_at_clients():
     noise = {"name": "localnoise", "noise": 4.0, "clip": 0.5}
     config = resolve({"channel": [noise], "sample_privacy": {"noise": 1.0, "clip": 1.0}})
-    plan = planned_run(config, fl.FedAvg(), small_task(), 4, selects=True)
+    plan = planned_run(config, fl.FedAvg(), small_task(), 4, selects=True, deployed=False)
     assert client_ledgers(config, plan).keys() == {"sample", "local"}
     assert client_ledgers(resolve({}), plan) == {}

@@ -70,8 +70,7 @@ def parts_of(
         yield NamedPart("execution compiled", {Fact.ONE_STEP: "takes one step per batch: use vectorised or loop"}, {})
     if deployed:
         scores = {Fact.SCORES_STAY: "lets sites send scores on their own samples"} if config.eval_every else {}
-        away = {Fact.SIMULATED: "has sites that may be away when they are drawn"}
-        yield NamedPart("a deployment", {}, away | scores)
+        yield NamedPart("a deployment", {}, scores)
 
 
 def task_needs(task: Task) -> Facts:

@@ -24,7 +24,7 @@ from fedloom.core.seeds import generator, key
 from fedloom.core.targets import IGNORED
 from fedloom.core.task import Task
 from fedloom.core.trainer import Given, LossStep, StepNoise, Trainer, TrainingRequest
-from fedloom.core.training_checks import check_positions, check_rows, check_training
+from fedloom.core.training_checks import check_positions, check_private_work, check_rows, check_training
 
 
 @dataclass(frozen=True)
@@ -227,6 +227,8 @@ class Cohort:
         check_rows(rows, given or {}, len(self), self.task.layout.width)
         check_training(self.task, on, augment, loss, steps)
         work = work or self.setting.work
+        if self.setting.sample_privacy is not None:
+            check_private_work(work, self.setting.work)
         seed = self.setting.seed
         if self.turn or self.trainings:  # a second training in the same round has batches of its own
             seed = key(seed, "training", *[self.turn] * bool(self.turn), self.trainings)

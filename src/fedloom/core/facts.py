@@ -68,7 +68,6 @@ class Fact(Enum):
     IMAGES = "samples are images"
     SEPARATE_SAMPLES = "every sample has a gradient of its own"
     CONSTANT_DATA = "clients' data stay the same in all rounds"
-    SIMULATED = "the clients are simulated"
     SCORES_STAY = "no score of a client's samples leaves it"
 
 

@@ -29,6 +29,7 @@ class PlannedRun:
         rounds: How many rounds there are.
         clients: How many clients may take part.
         draws: How the clients of a round are drawn; None if nothing is known of that.
+        deployed: Whether the clients are machines: then logs tell who was drawn.
     """
 
     algorithm: Algorithm
@@ -37,6 +38,7 @@ class PlannedRun:
     rounds: int
     clients: int
     draws: Draws | None = None
+    deployed: bool = False
 
 
 class Privacy(Protocol):
@@ -47,8 +49,16 @@ class Privacy(Protocol):
         """How many clients a round has on average."""
 
     @property
+    def rate(self) -> float:
+        """The probability of a client in a round."""
+
+    @property
     def budget(self) -> float | None:
         """The epsilon that the run may spend; None for any."""
+
+    @property
+    def secret_draws(self) -> bool:
+        """Whether what is counted holds only if nobody learns who was drawn."""
 
     def spent(self, rounds: int) -> float:
         """The epsilon that this many rounds spend."""

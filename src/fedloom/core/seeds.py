@@ -8,6 +8,7 @@ purpose never shifts another.
 from __future__ import annotations
 
 import hashlib
+import secrets
 
 import numpy as np
 import torch
@@ -27,3 +28,8 @@ def generator(seed: int, purpose: str, *where: int) -> torch.Generator:
 def numpy_generator(seed: int, purpose: str, *where: int) -> np.random.Generator:
     """A numpy generator for one purpose at one place."""
     return np.random.Generator(np.random.PCG64(key(seed, purpose, *where)))
+
+
+def secret_generator() -> np.random.Generator:
+    """A numpy generator that nobody can repeat: the operating system seeds it, and nothing remembers the seed."""
+    return np.random.Generator(np.random.PCG64(secrets.randbits(256)))

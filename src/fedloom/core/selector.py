@@ -15,7 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError, Stopped
-from fedloom.core.seeds import numpy_generator
+from fedloom.core.seeds import numpy_generator, secret_generator
 
 if TYPE_CHECKING:
     from fedloom.core.algorithm import Algorithm
@@ -41,6 +41,7 @@ class Pool:
         state: What the selector remembers from earlier rounds.
         ask: ``ask(places)`` sends the model to clients and returns their loss and score; it costs bytes.
         grouped: Whether a place is a group of clients.
+        secret: Whether nobody may learn who is drawn, not even by the run's seed: privacy is counted on that.
     """
 
     samples: Tensor
@@ -50,6 +51,7 @@ class Pool:
     state: Mapping[str, Tensor]
     ask: Callable[[Sequence[int]], Probe]
     grouped: bool = False
+    secret: bool = False
 
     @property
     def size(self) -> int:
@@ -63,6 +65,8 @@ class Pool:
             purpose: What the randomness is for: each purpose has its own.
             number: The round whose randomness it is; this one by default.
         """
+        if self.secret:
+            return secret_generator()
         return numpy_generator(self.seed, purpose, self.round if number is None else number)
 
 

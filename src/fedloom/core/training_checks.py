@@ -9,6 +9,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Augment
+from fedloom.core.local_work import LocalWork
 from fedloom.core.network import Loss
 from fedloom.core.task import Task
 from fedloom.core.trainer import LossStep
@@ -37,6 +38,21 @@ def check_rows(rows: Tensor, given: Mapping[str, Tensor], clients: int, width: i
                 f"given['{name}'] of cohort.train is {found} for {clients} clients: give a tensor with one entry "
                 "per client (cohort.spread(row) for a shared row)."
             )
+
+
+def check_private_work(work: LocalWork, planned: LocalWork) -> None:
+    """Refuse batches of another size than DP-SGD's ledgers count: a larger batch draws each sample more often.
+
+    Args:
+        work: What a method trains with.
+        planned: What ledgers count.
+    """
+    if work.batch_size != planned.batch_size:
+        raise FedloomError(
+            f"the method trains with batch_size={work.batch_size}, and the privacy of samples is counted for the run's "
+            f"local.batch_size={planned.batch_size}: set local.batch_size to {work.batch_size}, or let the method "
+            "train with cohort.setting.work."
+        )
 
 
 def check_training(

@@ -44,7 +44,7 @@ class LossDistribution:
         pld = _library("pld.privacy_loss_distribution")
         relations = _library("privacy_accountant").NeighboringRelation
         relation = relations.REPLACE_ONE if sampling.neighbours == REPLACE else relations.ADD_OR_REMOVE_ONE
-        rate = sampling.rate if isinstance(sampling, PoissonDraw) else 1.0
+        rate = sampling.rate if isinstance(sampling, PoissonDraw) and sampling.amplifies else 1.0
         if relation is relations.REPLACE_ONE and rate == 1:  # the sum moves by twice the clip norm
             noise, relation = noise / 2, relations.ADD_OR_REMOVE_ONE
         self._one = pld.from_gaussian_mechanism(
@@ -68,15 +68,16 @@ class RenyiDivergence:
         replaces = sampling.neighbours == REPLACE
         gaussian = dp.GaussianDpEvent(noise / 2 if replaces else noise)
         relations = dp.NeighboringRelation
-        if isinstance(sampling, FixedSize):
+        by_number = isinstance(sampling, FixedSize) and sampling.amplifies
+        if isinstance(sampling, FixedSize) and by_number:
             event = dp.SampledWithoutReplacementDpEvent(sampling.clients, sampling.number, gaussian)
-        elif isinstance(sampling, PoissonDraw) and sampling.rate < 1 and not replaces:
+        elif isinstance(sampling, PoissonDraw) and sampling.amplifies and sampling.rate < 1 and not replaces:
             event = dp.PoissonSampledDpEvent(sampling.rate, gaussian)
-        elif isinstance(sampling, EveryClient | PoissonDraw):
+        elif isinstance(sampling, EveryClient | PoissonDraw | FixedSize):
             event = gaussian
         else:
             raise FedloomError(f"there is no accounting for {sampling}.")
-        relation = relations.REPLACE_ONE if isinstance(sampling, FixedSize) else relations.ADD_OR_REMOVE_ONE
+        relation = relations.REPLACE_ONE if by_number else relations.ADD_OR_REMOVE_ONE
         self._relation, self._event = relation, event
 
     def epsilon(self, rounds: int, delta: float) -> float:
@@ -94,7 +95,8 @@ def accountant_for(sampling: ClientSampling, noise: float) -> Accountant:
         sampling: How the clients of a round are drawn.
         noise: The deviation of the noise, divided by the clip norm.
     """
-    return RenyiDivergence(sampling, noise) if isinstance(sampling, FixedSize) else LossDistribution(sampling, noise)
+    by_number = isinstance(sampling, FixedSize) and sampling.amplifies
+    return RenyiDivergence(sampling, noise) if by_number else LossDistribution(sampling, noise)
 
 
 def epsilon_after(sampling: ClientSampling, noise: float, rounds: int, delta: float, mechanisms: int = 1) -> float:

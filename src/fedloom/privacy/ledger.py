@@ -34,6 +34,16 @@ class PrivacyLedger:
             raise FedloomError(f"how many clients a round has is not known: {self.sampling}.")
         return self.sampling.expected
 
+    @property
+    def rate(self) -> float:
+        """The probability of a client in a round."""
+        return self.sampling.share
+
+    @property
+    def secret_draws(self) -> bool:
+        """Whether what is counted holds only if nobody learns who was drawn."""
+        return self.sampling.amplifies
+
     def spent(self, rounds: int) -> float:
         """The epsilon that so many rounds spend.
 

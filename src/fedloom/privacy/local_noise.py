@@ -22,6 +22,7 @@ from fedloom.core.privacy import ClientPrivacy, PlannedRun
 from fedloom.core.settings import OpenShare, Positive
 from fedloom.core.task import Task
 from fedloom.privacy.client_ledger import LocalLedger, check_first_reply
+from fedloom.privacy.clipping import clip_rows
 from fedloom.privacy.noise_settings import SCORES, Noise
 from fedloom.privacy.secure_random import secure_normal
 
@@ -71,10 +72,7 @@ class LocalNoise(ChannelStep):
 
     def encode(self, rows: Tensor, sender: Sender) -> tuple[Tensor, Extras]:
         """Clipped rows with noise."""
-        norms = rows.double().norm(dim=1, keepdim=True)
-        rows = torch.where(norms.isfinite(), rows, 0.0)  # that an update diverged is nobody's business either
-        clipped = rows * (self.clip / norms.clamp(min=torch.finfo(torch.float64).tiny)).clamp(max=1.0).to(rows)
-        return clipped + (self.noise * self.clip * self._normal(rows, sender)).to(rows), {}
+        return clip_rows(rows, self.clip) + (self.noise * self.clip * self._normal(rows, sender)).to(rows), {}
 
     def _normal(self, rows: Tensor, sender: Sender) -> Tensor:
         if not self.seeded:

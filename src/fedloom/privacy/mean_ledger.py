@@ -38,23 +38,25 @@ def mean_ledger(mean: PrivateMean, plan: PlannedRun) -> PrivacyLedger:
             f"{ledger.budget:g}: raise aggregation.noise (fedloom privacy says by how much), or draw fewer clients."
         )
     if mean.seeded:
-        log.warning("the noise is drawn from the run's seed: its privacy is for study only")
+        log.warning("clients and noise are drawn from the run's seed: its privacy is for study only")
     return ledger
 
 
 def _sampling(mean: PrivateMean, plan: PlannedRun) -> ClientSampling:
     """How clients are drawn, as far as the accounting covers it."""
-    draws, method = plan.draws, plan.algorithm
+    draws, method, known = plan.draws, plan.algorithm, mean.seeded or plan.deployed
     if isinstance(method, SelectsGroups):
         if draws is None or draws.rate is None:
             raise FedloomError("chains are private if selection poisson draws them: use it with the method's chains.")
         chains = len(method.groups({}))
-        return _checked_poisson(PoissonChains(draws.rate, chains), mean, plan, chains)
+        return _checked_poisson(PoissonChains(draws.rate, chains, known=known), mean, plan, chains)
     if draws is not None and draws.rate is not None:
-        return _checked_poisson(PoissonDraw(draws.rate, plan.clients), mean, plan, plan.clients)
+        return _checked_poisson(PoissonDraw(draws.rate, plan.clients, known=known), mean, plan, plan.clients)
     if draws is None or draws.number is None:
         raise FedloomError("privatemean needs to know how clients are drawn: use selection poisson.")
-    return EveryClient(plan.clients) if draws.number == plan.clients else FixedSize(draws.number, plan.clients)
+    if draws.number == plan.clients:
+        return EveryClient(plan.clients)
+    return FixedSize(draws.number, plan.clients, known=known)
 
 
 def _checked_poisson(sampling: PoissonDraw, mean: PrivateMean, plan: PlannedRun, units: int) -> PoissonDraw:

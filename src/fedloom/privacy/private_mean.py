@@ -2,6 +2,7 @@
 
 ``(sum_i clip(change_i, C) + N(0, (noise * C)²)) / (expected number of clients)``. Every client counts alike, and the
 denominator is the same in every round, however many clients were drawn: the sum changes by at most C with one client.
+A change that is not finite counts as zero.
 McMahan, Ramage, Talwar and Zhang, Learning Differentially Private Recurrent Language Models, ICLR 2018,
 https://arxiv.org/abs/1710.06963 (the fixed denominator qN).
 
@@ -20,15 +21,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from fedloom.aggregation.changes import changes_of, clip_norms, moved_by
+from fedloom.aggregation.changes import changes_of, moved_by
 from fedloom.core.aggregator import AggregationContext, Aggregator
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.privacy import PlannedRun
 from fedloom.core.settings import OpenShare, Positive
+from fedloom.privacy.clipping import clip_rows, norms_of
 from fedloom.privacy.ledger import PrivacyLedger
 from fedloom.privacy.mean_ledger import mean_ledger
-from fedloom.privacy.noise_settings import Noise
+from fedloom.privacy.noise_settings import SCORES, Noise
 from fedloom.privacy.secure_random import secure_normal
 
 COUNT_NOISE = 20
@@ -46,8 +48,8 @@ class PrivateMean(Aggregator):
         epsilon: The budget: the run stops before it is exceeded. None for no budget.
         quantile: The quantile of the norms that the clip norm follows; None for a fixed clip norm.
         rate: How fast the clip norm follows.
-        seeded: Whether the noise is drawn from the run's seed, so that the run can be repeated. Whoever knows the seed
-            can then subtract the noise: its privacy is for study only.
+        seeded: Whether clients and noise are drawn from the run's seed, so that the run can be repeated. Whoever knows
+            the seed can then subtract the noise: its privacy is for study only, and epsilon does not count on draws.
     """
 
     needs: ClassVar[Facts] = {
@@ -57,7 +59,7 @@ class PrivateMean(Aggregator):
         Fact.BLIND_DRAW: "does not protect what a selector looks at: use selection poisson",
         Fact.KNOWN_UNITS: "does not protect what groups of clients are formed by: use fedseq with given chains, and "
         "selection poisson",
-        Fact.SIMULATED: "accounts for draws of clients who all answer: use another aggregator",
+        Fact.SCORES_STAY: SCORES,
     }
 
     noise: Noise = 1.0
@@ -80,7 +82,7 @@ class PrivateMean(Aggregator):
         changes = changes_of(rows, context)
         clip = float(context.memory.get("clip", torch.tensor(self.clip, dtype=torch.float64)))
         deviation = clip * (self.noise if self.quantile is None else self.noise_beside_a_count(expected))
-        total = clip_norms(changes, clip).sum(0)
+        total = clip_rows(changes, clip).sum(0)
         change = (total + deviation * self._normal("noise", changes.shape[1], context).to(total)) / expected
         if self.quantile is not None:
             context.memory["clip"] = torch.tensor(
@@ -104,7 +106,7 @@ class PrivateMean(Aggregator):
 
     def _next_clip(self, clip: float, changes: Tensor, expected: float, context: AggregationContext) -> float:
         """The clip norm of the next round. A client's bit counts as -1/2 or 1/2, so one client moves the sum by 1/2."""
-        bits = (changes.norm(dim=1) <= clip).double() - 0.5
+        bits = (norms_of(changes) <= clip).double() - 0.5  # not so for a norm that is not finite
         count = float(bits.sum()) + expected / COUNT_NOISE * float(self._normal("count", 1, context))
         return clip * math.exp(-self.rate * (count / expected + 0.5 - (self.quantile or 0)))
 

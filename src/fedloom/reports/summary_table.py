@@ -13,6 +13,7 @@ from typing import Any
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.facts import Fact, holds
 from fedloom.registry.kinds import METHODS
+from fedloom.rounds.record_keys import turns_of
 from fedloom.rounds.score import ACCURACY, Score
 from fedloom.runs.results.history import History
 from fedloom.runs.results.significance import Race, race
@@ -93,7 +94,7 @@ def _row(name: str, runs: Sequence[History], score: Score) -> SummaryRow:
 
 def _efficiency(run: History, score: Score) -> float | None:
     """The score per selected client, mean over rounds; None if all clients took part in every round."""
-    chosen = [len(r["selected"]) + len(r.get("lost", ())) for r in run.records if r["round"]]
+    chosen = [turns_of(r) + len(r.get("lost", ())) for r in run.records if r["round"]]
     there = client_count(run) - int(run.config.get("new_clients", 0))
     return run.mean(score.over_clients("per_selected")) if chosen and min(chosen) < there else None
 

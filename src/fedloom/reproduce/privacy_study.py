@@ -59,12 +59,15 @@ class PrivateCase:
 
     @property
     def aggregation(self) -> dict[str, Any]:
-        """The settings of its aggregator; the noise is seeded, so that the study can be repeated."""
+        """The settings of its aggregator.
+
+        Clients and noise are seeded, so that the study can be repeated; the noise is what the epsilon of the case needs
+        where nobody knows the seed.
+        """
         if self.epsilon is None:
             return {"name": "mean"}
         noise = _noise(self.method == "FedSeq", self.epsilon)
-        budget = {"delta": DELTA, "epsilon": self.epsilon}
-        return {"name": "privatemean", "noise": noise, "clip": self.clip, **budget, "seeded": True}
+        return {"name": "privatemean", "noise": noise, "clip": self.clip, "delta": DELTA, "seeded": True}
 
     @property
     def member(self) -> Member:

@@ -42,7 +42,16 @@ def select_clients(
         return Probe(*(total / weight for total in sums))
 
     setting = run.setting
-    pool = Pool(samples, setting.seed, context.round, setting.rounds, state.selection, ask, groups is not None)
+    pool = Pool(
+        samples,
+        setting.seed,
+        context.round,
+        setting.rounds,
+        state.selection,
+        ask,
+        grouped=groups is not None,
+        secret=run.draws_are_secret,
+    )
     choice = check_choice(run.select(pool), pool, run.select)
     if groups is not None:
         return choice

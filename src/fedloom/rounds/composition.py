@@ -30,6 +30,7 @@ from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.jobs import blocks
 from fedloom.rounds.metrics import size_limits
+from fedloom.rounds.round_costs import PlannedCosts
 from fedloom.rounds.screen import Divergence, Screen
 from fedloom.rounds.training_task import training_federation, training_task
 from fedloom.secure.sum_step import SumStep
@@ -258,6 +259,17 @@ class Composition:
     def down_channel(self) -> DownChannel:
         """What happens to messages between the server and the clients."""
         return DownChannel(self.algorithm, self.downlink, self.sub_models)
+
+    @property
+    def draws_are_secret(self) -> bool:
+        """Whether nobody may learn who takes part in a round."""
+        return self.privacy is not None and self.privacy.secret_draws
+
+    def planned_costs(self, round_number: int) -> PlannedCosts:
+        """What a round of the average size has."""
+        rate, work = 1.0 if self.privacy is None else self.privacy.rate, self.setting.work
+        samples = self.participants(round_number).samples.tolist()
+        return PlannedCosts(rate * len(samples), round(rate * sum(work.steps_for(count) for count in samples)))
 
     def reachable(self, clients: Sequence[int]) -> Sequence[int]:
         """Those of some clients who can be reached now."""

@@ -24,6 +24,7 @@ from fedloom.rounds.exchange.line import exchange, line_of
 from fedloom.rounds.exchange.silence import NothingSent
 from fedloom.rounds.jobs import Engine
 from fedloom.rounds.method_check import check_state
+from fedloom.rounds.record_keys import DRAWN
 from fedloom.rounds.round_context import RoundContext
 from fedloom.rounds.round_costs import RoundCosts
 from fedloom.rounds.run_state import RunState
@@ -46,7 +47,9 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
     """Play one round: change ``state`` and return the round's record, without scores of the new model."""
     number = state.round + 1
     engine.begin(number)
-    _check_budget(run, number)
+    _check_budget(run, state)
+    if run.privacy is not None:
+        state.count_plays()
     context, costs = run.context(number), _open_costs(run, state)
     choice = select_clients(run, engine, state, context, costs)
     measure = is_scored(run, number) and run.exchanges
@@ -63,8 +66,10 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
     state.aggregator, state.down = costs.memory.tensors(), dict(costs.down)
     state.remember(costs.norms)
     if run.privacy is not None:
-        metrics = metrics | {"privacy/epsilon": run.privacy.spent(number)}
+        metrics = metrics | {"privacy/epsilon": run.privacy.spent(state.plays)}
     metrics = metrics | epsilons(run, state, number)
+    if run.draws_are_secret:
+        costs.hide_draws(run.planned_costs(number))
     return _record(number, costs, metrics | costs.findings, choice.lost)
 
 
@@ -77,13 +82,13 @@ def _optimize(run: Composition, state: RunState, server: State) -> State:
     return {**server, "row": row if trained is None else torch.where(trained, row, server["row"])}
 
 
-def _check_budget(run: Composition, number: int) -> None:
+def _check_budget(run: Composition, state: RunState) -> None:
     """Stop before a round that would spend more privacy than the run may."""
     budget = None if run.privacy is None else run.privacy.budget
-    if run.privacy is not None and budget is not None and run.privacy.spent(number) > budget:
+    if run.privacy is not None and budget is not None and run.privacy.spent(state.plays + 1) > budget:
         raise Stopped(
-            f"round {number} would spend epsilon {run.privacy.spent(number):.4g}, and the budget is {budget:g}: the "
-            f"model of round {number - 1} is the last; more noise makes more rounds."
+            f"round {state.round + 1} would spend epsilon {run.privacy.spent(state.plays + 1):.4g}, and the budget is "
+            f"{budget:g}: the model of round {state.round} is the last; more noise makes more rounds."
         )
 
 
@@ -111,7 +116,9 @@ def _drive(round: RoundContext, waves: Round) -> State:
 
 
 def _record(number: int, costs: RoundCosts, metrics: dict[str, float], lost: Sequence[int] = ()) -> dict[str, Any]:
-    record = {"round": number, "selected": sorted(costs.selected) if number else []}
+    record: dict[str, Any] = {"round": number, "selected": sorted(costs.selected) if number else []}
+    if costs.planned is not None:
+        record[DRAWN] = costs.planned.clients
     if lost:
         record["lost"] = list(lost)
     spent = {name: getattr(costs, name) for name in ("bytes_down", "bytes_up", "bytes_between", "steps")}

@@ -113,7 +113,7 @@ def over_clients(
     return {f"{prefix}/{over}": float(value) for over, value in named.items()}
 
 
-def score_per_selected(metrics: Mapping[str, float], score: str, selected: int) -> dict[str, float]:
+def score_per_selected(metrics: Mapping[str, float], score: str, selected: float) -> dict[str, float]:
     """Efficiency: the mean score of clients' models per client that was selected in the round (FedPredict, 2023)."""
     name = f"client_model/own_test/{score}"
     return (

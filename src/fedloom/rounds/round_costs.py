@@ -12,6 +12,19 @@ from fedloom.core.message import Wave
 from fedloom.rounds.jobs import Tensors
 
 
+@dataclass(frozen=True)
+class PlannedCosts:
+    """What a round of the average size has: it says nothing of who was drawn.
+
+    Args:
+        clients: How many clients.
+        steps: How many steps they make together, as the local work plans them.
+    """
+
+    clients: float
+    steps: int
+
+
 @dataclass
 class RoundCosts:
     """What a round has cost so far, who took part, and what was measured of them."""
@@ -32,6 +45,8 @@ class RoundCosts:
     """What the server remembers of the models that clients have."""
     counts_bytes: bool = True
     """Whether anything is sent at all: isolated and centralised training cost no bytes."""
+    planned: PlannedCosts | None = None
+    """What stands for the costs of a round whose clients nobody may learn."""
 
     def send(self, wave: Wave) -> None:
         """Add the bytes that a wave sends to its clients, including those that will not answer."""
@@ -52,3 +67,14 @@ class RoundCosts:
         for name, values in measured.items():
             for client, value in zip(wave.ids, values.tolist(), strict=True):
                 self.measured.setdefault(client, {})[name] = value
+
+    def hide_draws(self, planned: PlannedCosts) -> None:
+        """Forget who took part: bytes and steps are those of a round of the average size, not of this one.
+
+        Args:
+            planned: What a round of the average size has.
+        """
+        share = planned.clients / max(len(self.selected), 1)
+        for name in ("bytes_down", "bytes_up", "bytes_between"):
+            setattr(self, name, round(getattr(self, name) * share))
+        self.planned, self.steps, self.selected = planned, planned.steps, set()

@@ -15,6 +15,8 @@ from fedloom.rounds.method_check import check_state
 
 PARTS = ("server", "optimizer", "selection", "norms", "aggregator", "uses", "down")
 """The names of a state's parts that are tensors by name."""
+PLAYS = "rounds"
+"""The name under which rounds of a private run are counted."""
 
 
 @dataclass
@@ -22,8 +24,9 @@ class RunState:
     """The state after a round: the server's, the server optimiser's, the clients' and the selector's.
 
     ``norms`` are the usual sizes of the replies so far, where the run's screen remembers them; ``aggregator`` is what
-    the run's aggregator remembers; ``uses`` is how often each client used its own noise, by the kind of noise; ``down``
-    is what the server remembers of the models that clients have, where they go down as differences.
+    the run's aggregator remembers; ``uses`` is how often each client used its own noise, by the kind of noise, and how
+    often rounds were played under a private mean; ``down`` is what the server remembers of the models that clients
+    have, where they go down as differences.
     """
 
     round: int
@@ -35,6 +38,15 @@ class RunState:
     aggregator: dict[str, Tensor] = field(default_factory=dict)
     uses: dict[str, Tensor] = field(default_factory=dict)
     down: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def plays(self) -> int:
+        """How many rounds of a private run were begun, also those that came to nothing: each may tell something."""
+        return int(self.uses.get(PLAYS, torch.zeros(1)))
+
+    def count_plays(self, more: int = 1) -> None:
+        """Count rounds of a private run that begin, or that are known to have been played."""
+        self.uses[PLAYS] = torch.tensor([self.plays + more])
 
     def remember(self, exchanges: Iterable[Mapping[str, float]]) -> None:
         """Append the usual sizes of a round's replies, exchange by exchange."""

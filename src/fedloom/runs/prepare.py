@@ -86,7 +86,7 @@ def prepare(
     participants = training.federation.clients - len(new) if selects else training.federation.clients
     check_compatibility(config, algorithm, task, execution.name, deployed)
     sub_models, steps = channel_steps(config, task)
-    plan = planned_run(config, algorithm, training, participants, selects)
+    plan = planned_run(config, algorithm, training, participants, selects, deployed)
     check_parts(config, algorithm, task, steps, plan, fewest_participants(task.federation, new) if selects else None)
     hostile = hostile_clients(config, task.federation.clients)
     if not deployed:
@@ -141,7 +141,9 @@ def channel_steps(config: RunConfig, task: Task) -> tuple[SubModels | None, tupl
     return sub_models, (SubModelStep(sub_models), *own)  # first: what the others see is what a client trained
 
 
-def planned_run(config: RunConfig, algorithm: Algorithm, task: Task, clients: int, selects: bool) -> PlannedRun:
+def planned_run(
+    config: RunConfig, algorithm: Algorithm, task: Task, clients: int, selects: bool, deployed: bool
+) -> PlannedRun:
     """A run as its accounting sees it.
 
     Args:
@@ -149,11 +151,12 @@ def planned_run(config: RunConfig, algorithm: Algorithm, task: Task, clients: in
         task: The task as its clients train on it.
         clients: How many clients may take part.
         selects: Whether a round selects some of them.
+        deployed: Whether they are machines.
     """
     draws: Draws | None = Draws(number=clients)
     if selects:
         draws = config.selection.draws(clients) if isinstance(config.selection, KnownDraws) else None
-    return PlannedRun(algorithm, task, config.local, config.rounds, clients, draws)
+    return PlannedRun(algorithm, task, config.local, config.rounds, clients, draws, deployed)
 
 
 def client_ledgers(config: RunConfig, plan: PlannedRun) -> dict[str, ClientPrivacy]:

@@ -26,6 +26,7 @@ from fedloom.rounds.evaluation import is_scored, score_models
 from fedloom.rounds.jobs import Engine
 from fedloom.rounds.loop import is_over, play_prelude, play_round
 from fedloom.rounds.metrics import score_per_selected
+from fedloom.rounds.record_keys import turns_of
 from fedloom.rounds.run_state import RunState, initial_state
 from fedloom.rounds.score import scores_of
 from fedloom.runs.earlier_round import go_back_to_round
@@ -33,7 +34,14 @@ from fedloom.runs.folder.checkpoint import go_back, load_checkpoint, save_checkp
 from fedloom.runs.folder.fingerprint import refuse_other_task
 from fedloom.runs.folder.folder_lock import lock_folder
 from fedloom.runs.folder.manifest import CHECKPOINTS, CONFIG, PARTITION
-from fedloom.runs.folder.metrics_file import METRICS, TIMINGS, append_record, append_stop, compact_json
+from fedloom.runs.folder.metrics_file import (
+    METRICS,
+    TIMINGS,
+    append_record,
+    append_stop,
+    compact_json,
+    last_recorded_round,
+)
 from fedloom.runs.folder.recover import keep_records, recover
 from fedloom.runs.more_rounds import prolong
 from fedloom.runs.prepare import Prepared
@@ -121,6 +129,7 @@ def resume(
 
 def _state_to_resume(prepared: Prepared, folder: Path, from_round: int | None) -> tuple[RunState, History]:
     """The state from which a run continues, and what it had measured until then."""
+    recorded = last_recorded_round(folder)
     recover(folder, compact_json(partition_counts(prepared.composition.task)))
     history = History.load(folder)
     if history.stopped is not None and from_round is None:
@@ -143,6 +152,8 @@ def _state_to_resume(prepared: Prepared, folder: Path, from_round: int | None) -
     state = load_checkpoint(folder, prepared.composition.task.federation.clients)
     if state is None:  # stopped before its first checkpoint: start again
         state, history.records = initial_state(prepared.composition), []
+    if prepared.composition.privacy is not None:  # what was recorded and is played once more has told something twice
+        state.count_plays(max(0, recorded - state.round))
     history.records = [record for record in history.records if record["round"] <= state.round]
     keep_records(folder, history.records)
     return state, history
@@ -179,6 +190,8 @@ def _run_rounds(
 ) -> History:
     run, config, folder = prepared.composition, prepared.config, history.folder
     best = BestRound(config.early_stopping, history)
+    # What is not saved is played again, and would spend privacy twice.
+    checkpoint_every = 1 if run.privacy is not None or run.client_privacy else config.checkpoint_every
     with single_thread():
         cores = given or engine.start(run.runtime(), config.workers, config.engine, config.ray_address)
         try:
@@ -199,13 +212,12 @@ def _run_rounds(
                 if is_scored(run, state.round, last):
                     metrics, history.clients = score_models(run, cores, state)
                     record["metrics"] |= metrics | forgetting(metrics, history.records)
-                    chosen = len(record["selected"]) + len(record.get("lost", ()))
-                    record["metrics"] |= _efficiency(run, metrics, chosen)
+                    record["metrics"] |= _efficiency(run, metrics, turns_of(record) + len(record.get("lost", ())))
                 _record_exclusions(cores, record)
                 _record_round(history, record, observers, time.perf_counter() - began)
                 best.update(state)
                 last = last or best.is_over
-                if folder is not None and (last or state.round % config.checkpoint_every == 0):
+                if folder is not None and (last or state.round % checkpoint_every == 0):
                     save_checkpoint(folder, state, best.state)
             if best.state is not None and best.state.round < state.round:
                 state, history.clients = best.state, []
@@ -231,7 +243,7 @@ def _run_rounds(
     return history
 
 
-def _efficiency(run: Composition, metrics: Mapping[str, float], selected: int) -> dict[str, float]:
+def _efficiency(run: Composition, metrics: Mapping[str, float], selected: float) -> dict[str, float]:
     """Accuracy, or the task's score, per selected client; nothing where less is better or nothing is sent."""
     scores = ["accuracy", *(metric.name for metric in run.task.metrics[:1] if metric.higher_is_better)]
     named = {key: value for score in scores for key, value in score_per_selected(metrics, score, selected).items()}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from fedloom.deploy.protocol.printable import printable_line
+from fedloom.rounds.record_keys import DRAWN
 from fedloom.runs.folder.metrics_file import METRICS, TIMINGS
 from fedloom.runs.folder.record_tail import RecordTail
 from fedloom.watch.status import LeftOut, Remark
@@ -75,7 +76,7 @@ class RunRecords:
         self.up.append(_whole(record.get("bytes_up")))
         self.down.append(_whole(record.get("bytes_down")))
         chosen = [client for client in _list(record.get("selected")) if isinstance(client, int)]
-        self.selected.append(len(chosen))
+        self.selected.append(round(drawn) if is_number(drawn := record.get(DRAWN)) else len(chosen))
         for client in chosen:
             self.last_round_of[client] = number
         self.rounds_of.update(chosen)

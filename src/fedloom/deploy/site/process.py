@@ -94,7 +94,7 @@ class SiteProcess:
     def privacy(self) -> PrivacyCount:
         """What this site has spent of its privacy, where the run adds noise here."""
         task, config = self.runtime.training.task, self.blueprint.config
-        plan = planned_run(config, self.runtime.algorithm, task, task.federation.clients, selects=True)
+        plan = planned_run(config, self.runtime.algorithm, task, task.federation.clients, selects=True, deployed=True)
         ledgers = client_ledgers(config, plan)
         return PrivacyCount.read(self.folder, ledgers, len(task.federation.train[self.client]))
 

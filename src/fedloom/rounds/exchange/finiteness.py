@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
+from fedloom.core.kept_rows import KeptRows
 from fedloom.rounds.answers import Answers
 from fedloom.rounds.exchange.station import Station
 from fedloom.rounds.jobs import KEPT, REPLY
@@ -18,6 +21,30 @@ class Finiteness(Station):
     def take_back(self, answers: Answers, round: RoundContext) -> Answers:
         """The answers that are finite."""
         return answers.without(not_finite(answers))
+
+
+class Forgetting(Station):
+    """Lets clients who diverged keep what they had before; their replies stay, and nobody is named.
+
+    That is for rounds whose aggregator takes a row that is not finite as no change: who diverged is then nobody's
+    business.
+    """
+
+    back = "has clients who diverged keep what they had, without naming them"
+
+    def take_back(self, answers: Answers, round: RoundContext) -> Answers:
+        """The same replies."""
+        diverged = set(not_finite(answers))
+        if not diverged:
+            return answers
+        cohorts = []
+        for job, answer in answers.cohorts:
+            usable = torch.tensor([place not in diverged for place in job.places])
+            before, kept = round.state.client_states.read(job.ids), {}
+            for name, new in answer.kept.items():
+                kept[name] = new.where(usable, before.get(name) or KeptRows.of_nobody(new.rows))
+            cohorts.append((job, replace(answer, kept=kept)))
+        return replace(answers, cohorts=tuple(cohorts))
 
 
 def not_finite(answers: Answers) -> dict[int, str]:

@@ -16,7 +16,7 @@ from fedloom.rounds.exchange.asking import Asking, asking_of
 from fedloom.rounds.exchange.budget import PrivacyBudget
 from fedloom.rounds.exchange.decoding import Decoding
 from fedloom.rounds.exchange.downlink import DownlinkCoding
-from fedloom.rounds.exchange.finiteness import Finiteness
+from fedloom.rounds.exchange.finiteness import Finiteness, Forgetting
 from fedloom.rounds.exchange.keeping import Keeping
 from fedloom.rounds.exchange.protection import Protection
 from fedloom.rounds.exchange.screening import ReplyScreening
@@ -34,6 +34,9 @@ def line_of(run: Composition) -> tuple[Station, ...]:
         run: What the run is made of.
     """
     rows = run.sums is None  # a sum hides single replies, so no station can judge them
+    # Under a private mean a reply may change nothing but its own part of the sum. A screen compares clients, and naming
+    # those who are left out tells who was drawn: so nobody is left out, and what is unusable counts as zero.
+    judged = rows and run.privacy is None
     hostile = run.hostile
     stations: list[Station | None] = [
         # Outermost: an attacking server sees what the method's server will see, after every other station.
@@ -45,13 +48,15 @@ def line_of(run: Composition) -> tuple[Station, ...]:
         # Inside Keeping: a method that would leave its clients unprotected must not have anything kept.
         Protection() if run.privacy is not None else None,
         # Outside Collusion: a screen is there for hostile replies, so it judges what hostile clients agreed on.
-        ReplyScreening(run.screen) if rows else None,
+        ReplyScreening(run.screen) if judged else None,
         # Outside Decoding: hostile clients act on what the server decodes, an upper bound of what they can do.
         Collusion(hostile) if rows and hostile is not None and hostile.clients_collude else None,
         # Outside Finiteness: a step that packs bits cannot decode what is not a number.
         Decoding() if rows and run.channel.steps else None,
         # Outside Silence: a silent client has no reply that could be looked at.
-        Finiteness() if rows else None,
+        Finiteness() if judged else None,
+        # In its place: a client that diverged counts as zero, and keeps what it had.
+        Forgetting() if run.privacy is not None else None,
         # Outside PrivacyBudget: also a client that withholds its update has used its samples.
         Silence() if rows and any(step.may_be_silent for step in run.steps) else None,
         # Next to the clients: what arrived has left them, whatever the other stations make of it.

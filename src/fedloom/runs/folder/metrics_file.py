@@ -8,6 +8,7 @@ that no checkpoint vouches for yet can be checked as well. Without a folder noth
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,21 @@ def count_records(folder: Path, since: tuple[int, int, str] = (0, 0, NOTHING)) -
         for line in file.read().splitlines():
             count, length, chain = count + 1, length + len(line) + 1, extend_chain(chain, line)
     return count, length, chain
+
+
+def last_recorded_round(folder: Path) -> int:
+    """The last round of which a folder has a record, whether or not a checkpoint vouches for it; 0 for none.
+
+    Args:
+        folder: The run's folder.
+    """
+    last, path = 0, folder / METRICS
+    for line in path.read_bytes().splitlines() if path.exists() else ():
+        with suppress(ValueError):  # a kill leaves half a line
+            record = json.loads(line)
+            number = record.get("round") if isinstance(record, dict) else None
+            last = max(last, number if isinstance(number, int) else 0)
+    return last
 
 
 def compact_json(value: Any) -> bytes:

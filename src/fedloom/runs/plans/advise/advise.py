@@ -31,6 +31,7 @@ from fedloom.files.json_text import parse_json
 from fedloom.registry.plain_values import hyperparameters
 from fedloom.registry.setting_arguments import documents_settings
 from fedloom.rounds.metrics import GROUPS
+from fedloom.rounds.record_keys import turns_of
 from fedloom.rounds.score import ACCURACY, Score, score_from
 from fedloom.runs.folder.fingerprint import fingerprint
 from fedloom.runs.plans.advise.advice import Advice, Cost, picks
@@ -266,7 +267,7 @@ class Screening:
     def cost(self, name: str, rounds: int) -> Cost:
         """The bytes and steps of a candidate per participating client and round."""
         run = History.load(self.run_folder(name, rounds, 0))
-        turns = sum(len(record["selected"]) for record in run.records if record["round"]) or 1
+        turns = sum(turns_of(record) for record in run.records if record["round"]) or 1
         return Cost(*(run.total(what) / turns for what in ("bytes_up", "bytes_down", "steps", "bytes_between")))
 
     def conclude(self, tournament: Tournament, minutes: float) -> Advice:
