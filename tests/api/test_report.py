@@ -40,5 +40,5 @@ def test_runs_in_memory_need_a_path():
 
 @pytest.mark.parametrize("runs", [[], {}, [3]])
 def test_what_is_no_run_is_one_sentence(runs, tmp_path):
-    with pytest.raises(FedloomError, match="no run|not a run"):
+    with pytest.raises(FedloomError, match=r"no run|not a run"):
         fl.report(runs, tmp_path / "r.html")

@@ -48,9 +48,6 @@ class TrustedCode:
         """The values of a folder's config with the user's own files in the places of those that it names.
 
         A file that is not the one which the run was started with is said in the log.
-
-        Args:
-            values: The values of the config.
         """
         notes, files = values.get("made_by", {}), {Path(place).name: place for place in self.places}
         if isinstance(values.get("task"), Mapping):

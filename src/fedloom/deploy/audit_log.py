@@ -74,7 +74,6 @@ def append(folder: Path, what: What, **facts: str | int | float | bool | None) -
 
     Args:
         folder: The server's folder or a site's.
-        what: What happened.
         facts: More about it, for instance ``site="north"`` and ``reason="…"``. Never a key, a token or data.
     """
     short = {name: printable_line(fact, LONGEST) if isinstance(fact, str) else fact for name, fact in facts.items()}

@@ -42,7 +42,6 @@ def trust_only(places: Collection[str], reader: str) -> Iterator[None]:
     """Refuse, inside, to load any code but that of files and modules which the user has named.
 
     Args:
-        places: The files and modules.
         reader: What is read, for the error message.
     """
     token = _limit.set(_Limit(frozenset(map(place_of, places)), reader))
@@ -98,11 +97,7 @@ def place_of(name: str) -> str:
 
 
 def code_digest(place: str) -> str | None:
-    """The SHA-256 of a file, or of a module's file, which is not run; None if there is no such file.
-
-    Args:
-        place: The file or the module.
-    """
+    """The SHA-256 of a file, or of a module's file, which is not run; None if there is no such file."""
     path = Path(place) if place.endswith(".py") else _module_file(place)
     try:
         return None if path is None else hashlib.sha256(path.read_bytes()).hexdigest()

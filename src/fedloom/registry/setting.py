@@ -66,10 +66,7 @@ class DeclaredSetting:
     """A setting as its declaration has it.
 
     Args:
-        name: Its name.
-        kind: Its type.
         text: Its type as it is written.
-        default: Its default.
         range: What its values are, in words: ``at least 0 and less than 1``; empty without limits.
         setting: Its help, and its option.
     """

@@ -47,12 +47,7 @@ def remember_code(digests: Mapping[str, str]) -> None:
 
 
 def is_remembered(place: str, digest: str) -> bool:
-    """Whether this user has started a run with a file as it is.
-
-    Args:
-        place: The file or module.
-        digest: Its digest.
-    """
+    """Whether this user has started a run with a file as it is."""
     try:
         known = list_path().read_text().splitlines(keepends=True)
     except (OSError, ValueError):

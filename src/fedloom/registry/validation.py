@@ -42,7 +42,6 @@ def validate(kind: Any, values: Any, where: str) -> Any:
 
     Args:
         kind: A pydantic model, a dataclass or any other type that pydantic can build.
-        values: The plain values.
         where: What an error calls the values, for instance the path of their file; empty for arguments of a call.
     """
     check_values(kind, values, where)

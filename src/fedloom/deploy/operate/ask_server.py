@@ -195,7 +195,6 @@ class ServerContact:
 
     Args:
         folder: The site's folder.
-        settings: Its settings.
         say: Gets lines for the user.
         renewed: Called when renewed certificates are in the folder.
     """

@@ -71,7 +71,6 @@ def initial_models(tensors: Mapping[str, Tensor], prefix: str) -> tuple[InitialM
     """The models whose tensors are named ``PREFIX0/...``, ``PREFIX1/...`` and so on.
 
     Args:
-        tensors: Named tensors.
         prefix: What is before the numbers.
     """
     found: list[InitialModel] = []

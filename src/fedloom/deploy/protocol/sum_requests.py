@@ -21,7 +21,6 @@ def sum_tensors(session: SumSession, stage: str, got: Mapping[str, Tensor]) -> d
 
     Args:
         session: What is known of the sum.
-        stage: The name of the stage.
         got: What the client gets in it.
     """
     named = {f"{GOT}{name}": tensor for name, tensor in got.items()}

@@ -26,7 +26,6 @@ class PrivacyCount:
     """How often a site has used its noise.
 
     Args:
-        path: The file.
         ledgers: What is counted, by the kind of noise; nothing in a run without.
         samples: How many training samples the site has.
         uses: How often each kind of noise was used.

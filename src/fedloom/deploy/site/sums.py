@@ -21,8 +21,6 @@ class SiteSums:
 
     Args:
         step: How sums are hidden.
-        client: The site's client number.
-        keys: The site's keys.
         openings: The sums that the site has let the server open.
     """
 
@@ -38,7 +36,6 @@ class SiteSums:
 
         Args:
             session: What the server says of the sum.
-            stage: The name of the stage.
             got: What the server's half sent.
             row: The site's coded row, in the stage in which it trains.
         """
