@@ -1,7 +1,7 @@
 """Facts: what parts of a run need of each other, and what they break, in one small vocabulary.
 
-Parts do not know each other. A part states facts in three class variables, and a run is refused if somebody needs what
-somebody breaks, in a sentence made of both parts' words (``config/compatibility.py`` has the table of a run's parts):
+Parts do not know each other. A part states facts in three class variables, and a run is refused if one part needs what
+another breaks, in a sentence made of both parts' words (``config/compatibility.py`` has the table of a run's parts):
 
     needs = {Fact.ALL_ANSWER: "adds the updates of all clients that it asked"}
     breaks = {Fact.ALL_ANSWER: "lets clients withhold their update"}

@@ -59,7 +59,7 @@ class AuditTrail:
     """The lines of an audit log, and whether they are the ones that were written.
 
     Args:
-        entries: The lines as dictionaries; a line that is no JSON object is left out.
+        entries: The lines as dictionaries; a line that is not a JSON object is left out.
         head: The SHA-256 of the last line.
         problem: Where the chain breaks, in one sentence; empty if it is whole.
     """

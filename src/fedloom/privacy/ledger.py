@@ -35,7 +35,7 @@ class PrivacyLedger:
         return self.sampling.expected
 
     def spent(self, rounds: int) -> float:
-        """The epsilon that so many rounds spend.
+        """The epsilon that this many rounds spend.
 
         Args:
             rounds: How many rounds.

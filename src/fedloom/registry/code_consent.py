@@ -53,7 +53,7 @@ def trust_only(places: Collection[str], reader: str) -> Iterator[None]:
 
 @contextmanager
 def trust_changed_code(trusts: bool = True) -> Iterator[None]:
-    """Let runs go on, inside, with files that are not those they were started with."""
+    """Let runs continue, inside, with files other than those they were started with."""
     token = _trusts_changes.set(trusts)
     try:
         yield
@@ -140,7 +140,7 @@ def remember_notes(values: Mapping[str, Any]) -> None:
 
 
 def refuse_changed_code(values: Mapping[str, Any], where: object) -> None:
-    """Refuse to go on with other files than those that this user started a run or a plan with.
+    """Refuse to continue with other files than those that this user started a run or a plan with.
 
     Args:
         values: The plain values of its config, with the notes.

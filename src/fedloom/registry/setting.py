@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Setting:
-    """What is declared of a setting beside its type, its range and its default.
+    """What is declared of a setting besides its type, its range and its default.
 
     Args:
         help: What it is, in one line; names of commands are between backquotes.

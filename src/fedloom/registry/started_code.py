@@ -29,7 +29,7 @@ def list_path() -> Path:
 
 
 def remember_code(digests: Mapping[str, str]) -> None:
-    """Add files to the user's list; a list that cannot be written is said, and ``resume`` then asks.
+    """Add files to the user's list; a list that cannot be written is reported, and ``resume`` then asks.
 
     Args:
         digests: The digest of each file or module, by its place.

@@ -114,7 +114,7 @@ def _refuse_single_values(model: nn.Module, error: Exception) -> None:
     for name, layer in model.named_modules():
         if layer in raised and isinstance(layer, nn.GroupNorm | nn.modules.instancenorm._InstanceNorm):
             raise FedloomError(
-                f"{type(layer).__name__} '{name}' of the model normalises single values, of which nothing would be "
+                f"{type(layer).__name__} '{name}' of the model normalises single values, so that nothing would be "
                 "left: use fewer groups or larger maps, or leave it out."
             ) from None
 

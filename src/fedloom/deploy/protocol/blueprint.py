@@ -69,7 +69,7 @@ class Blueprint:
     global_test: SampleColumns | None = None
     """The samples of the global test set, or the whole graph with its test nodes; for the server only."""
     constants: Mapping[str, Tensor] = field(default_factory=dict)
-    """What the initial model has beside its row: frozen parameters, masks and tables, by name."""
+    """What the initial model has besides its row: frozen parameters, masks and tables, by name."""
     architectures: tuple[InitialModel, ...] = ()
     """The initial models of the sites, where they differ."""
     server_set: SampleColumns | None = None

@@ -23,7 +23,7 @@ class InitialModel:
 
     Args:
         row: What trains of it, and its float buffers.
-        constants: What it has beside them: frozen parameters, masks and tables, by name.
+        constants: What it has besides these: frozen parameters, masks and tables, by name.
     """
 
     row: Tensor

@@ -254,14 +254,14 @@ class SiteProcess:
             result, stays = self._do(job, request, message, kept)
             self.privacy.spend(int(result["steps"]))
         else:
-            session, stage, got = read_sum(request, tensors)
+            session, phase, got = read_sum(request, tensors)
             if message.each or message_digest(message.shared) != session.message:
                 raise Refused("its model is not the one that all sites of the sum were told")
             result, stays = self._do(replace(job, session=session), request, message, kept)
             if bool(result.pop(f"reply/{LOST}")):
                 raise FedloomError("its update is not finite")
             self.privacy.spend(int(result["steps"]))
-            hidden = self._sums.answer(session, stage, got, result[f"reply/{SUM}"][0])
+            hidden = self._sums.answer(session, phase, got, result[f"reply/{SUM}"][0])
             result |= {f"reply/{SUM}": hidden["row"][None]}
         if state := kept | stays:
             self.states.write(request.ticket, state)

@@ -112,7 +112,7 @@ class RequestCount:
             return self._is_new_final(request, tensors)
         if request.kind in TRAINING and self.finished >= policy.rounds:
             raise Refused(f"the {policy.rounds} agreed rounds are over ({FILE} counts them)")
-        if request.kind != "sum":  # a stage of a sum gives nothing away without the update, which is counted
+        if request.kind != "sum":  # a phase of a sum gives nothing away without the update, which is counted
             self._count(request, tensors, policy)
         return True
 

@@ -1,4 +1,4 @@
-"""Asking clients, the middle of every exchange: for their rows, or in stages for a sum that hides them.
+"""Asking clients, the middle of every exchange: for their rows, or in phases for a sum that hides them.
 
 These are the two ways of asking, and a run has one of them. Where clients are does not matter here: an engine of a
 simulation does the jobs, and that of a deployment sends them to sites.
@@ -76,7 +76,7 @@ class AskSum:
         summed = round.engine.sum(jobs, message, kept, self.sums.step, session)
         round.costs.bytes_up += summed.bytes_up
         round.costs.bytes_down += summed.bytes_down
-        # What the stages of the sum cost is counted above: a client's own reply has cost nothing beside them.
+        # What the phases of the sum cost is counted above: a client's own reply has cost nothing beside them.
         results = [None if one is None else {**one, "bytes": torch.zeros_like(one["bytes"])} for one in summed.results]
         answers = Answers.collect(round, wave, jobs, results, needed=0)
         try:

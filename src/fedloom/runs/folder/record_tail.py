@@ -34,7 +34,7 @@ class RecordTail:
         self.rewritten = 0
         """How often the file was found to be another one than before: what was read before does not count any more."""
         self.damaged = 0
-        """How many lines were no JSON object."""
+        """How many lines were not a JSON object."""
         self._file: tuple[int, int] | None = None
         self._place, self._before = 0, b""
 
