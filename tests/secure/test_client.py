@@ -187,7 +187,7 @@ def test_survivor_lists_that_differ_between_clients_reveal_nothing():
     }
     codes = {number: {peer: told[number] for peer, told in confirmed.items() if number in told} for number in confirmed}
     for number in confirmed:
-        with pytest.raises(RefusedMessage, match="was told other survivors than"):
+        with pytest.raises(RefusedMessage, match="was given other survivors"):
             played.clients[number].reveal(codes[number])
 
 

@@ -60,7 +60,7 @@ class Fact(Enum):
     ONLY_TRAINING = "replies depend on clients' samples only through training by the task's loss"
     ONE_STEP = "clients take one optimiser step per batch"
     SHARED_PREDICTION = "clients predict with a model that they share"
-    OWN_PREDICTION = "clients predict with something else than the model they receive"
+    OWN_PREDICTION = "clients predict with something other than the model they receive"
     ANY_LENGTH = "a round does not depend on how many rounds there are"
     # the task and the place
     MIXED_MODELS = "clients may have different models"
@@ -86,7 +86,7 @@ METHOD_PROMISES: Promises = {
     Fact.ONLY_SUMS: (SERVER_HALF, "needs, with these settings, the reply of each client"),
     Fact.ONLY_TRAINING: (
         CLIENT_HALF,
-        "lets clients, with these settings, look at their samples in another way than by training on the task's loss",
+        "lets clients, with these settings, look at their samples in other ways than training on the task's loss",
     ),
 }
 AGGREGATOR_PROMISES: Promises = {

@@ -87,7 +87,7 @@ def append(folder: Path, what: What, **facts: str | int | float | bool | None) -
 
 
 def append_changed_settings(folder: Path, name: str) -> None:
-    """Record that a settings file is another one than the last that was recorded, by its digest; else do nothing.
+    """Record that a settings file is not the last one that was recorded, by its digest; otherwise do nothing.
 
     Args:
         folder: The participant's folder.

@@ -140,7 +140,7 @@ def remember_notes(values: Mapping[str, Any]) -> None:
 
 
 def refuse_changed_code(values: Mapping[str, Any], where: object) -> None:
-    """Refuse to continue with other files than those that this user started a run or a plan with.
+    """Refuse to continue with files that are not those that this user started a run or a plan with.
 
     Args:
         values: The plain values of its config, with the notes.
@@ -156,7 +156,7 @@ def refuse_changed_code(values: Mapping[str, Any], where: object) -> None:
         elif notes[note] != digest:
             why = "has changed since the run was started"
         elif not is_remembered(place, digest):
-            why = "you have started no run with on this machine"
+            why = "you have not started a run with on this machine"
         else:
             continue
         raise FedloomError(

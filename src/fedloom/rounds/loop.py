@@ -83,7 +83,7 @@ def _check_budget(run: Composition, number: int) -> None:
     if run.privacy is not None and budget is not None and run.privacy.spent(number) > budget:
         raise Stopped(
             f"round {number} would spend epsilon {run.privacy.spent(number):.4g}, and the budget is {budget:g}: the "
-            f"model of round {number - 1} is the last; more noise makes more rounds."
+            f"model of round {number - 1} is the last; more noise allows more rounds."
         )
 
 

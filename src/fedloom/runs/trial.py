@@ -126,7 +126,7 @@ def _form_is_known(task: Task) -> bool:
 
 
 def _check_form(task: Task, outputs: Tensor, targets: Tensor) -> None:
-    """Refuse outputs of another shape than the targets need."""
+    """Refuse outputs whose shape does not suit the targets."""
     classes, wide, several = task.federation.classes, tuple(targets.shape[1:]), targets[0].numel()
     needed, each = {
         "classes": ((classes,), f"{classes} classes need one for each"),

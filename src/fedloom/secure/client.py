@@ -48,7 +48,7 @@ def _phase(
     def play(self: SecureClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
         phase = method.__name__
         if self._phase != phase:
-            raise RefusedMessage(f"client {self.client} was asked to {phase}, and its next phase is: {self._phase}.")
+            raise RefusedMessage(f"client {self.client} was asked to {phase}, but its next phase is: {self._phase}.")
         self._phase = PHASES[-1]
         try:
             answer = method(self, *args, **kwargs)
@@ -187,9 +187,7 @@ class SecureClient:
             if peer not in alive or peer not in self._shares:
                 raise RefusedMessage(f"client {peer} confirmed the survivors without being a neighbour among them.")
             if not primitives.is_same(code, self._confirmation(peer, self.client, text)):
-                raise RefusedMessage(
-                    f"client {peer} was told other survivors than client {self.client}: nothing is revealed."
-                )
+                raise RefusedMessage(f"client {peer} was given other survivors: client {self.client} reveals nothing.")
         shares = {
             peer: both[: shamir.SHARE] if peer in alive else both[shamir.SHARE :] for peer, both in self._shares.items()
         }

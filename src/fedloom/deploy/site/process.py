@@ -200,7 +200,7 @@ class SiteProcess:
     def _admit(self, request: SiteRequest) -> None:
         """Refuse a request of another run, and one that the site's policy never allows."""
         if plan_of(request.run) != self.plan and request.kind != "hello":  # a greeting says which run this site has
-            raise Refused("it belongs to another run than the one in this site's folder")
+            raise Refused("it belongs to a different run from the one in this site's folder")
         reason = self.policy.forbids_run() or self.policy.forbids(request.kind)
         if reason:
             raise Refused(reason)
