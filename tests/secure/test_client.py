@@ -238,7 +238,7 @@ def test_a_survivor_that_never_shared_is_refused():
 
 
 def test_a_confirmation_of_nobodys_or_a_forged_one_is_refused():
-    for peer, code, sentence in ((99, bytes(32), "client 99 confirmed"), (13, bytes(32), "client 13 was told other")):
+    for peer, code, sentence in ((99, bytes(32), "client 99 confirmed"), (13, bytes(32), "client 13 was given other")):
         played = Phases().to_confirm()
         with pytest.raises(RefusedMessage, match=sentence):
             played.clients[12].reveal({**played.codes[12], peer: code})
