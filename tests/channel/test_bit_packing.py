@@ -24,6 +24,6 @@ def test_codes_survive_packing_in_the_bytes_that_are_promised(bits, clients, wid
     assert torch.equal(unpack_codes(words, bits, width), codes)
 
 
-def test_bits_behind_the_last_entry_are_refused():
-    with pytest.raises(ValueError, match="behind the last entry"):
+def test_bits_after_the_last_entry_are_refused():
+    with pytest.raises(ValueError, match="after the last entry"):
         unpack_codes(torch.tensor([[0b1000]], dtype=torch.uint8), 1, 3)

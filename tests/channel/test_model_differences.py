@@ -77,7 +77,7 @@ def test_a_client_with_another_model_or_none_says_so():
     with pytest.raises(FedloomError, match="does not have the model"):
         restore_models(sent, clients, is_model)
     clients.keep("down/row", torch.full((1, 5), 2.0))
-    with pytest.raises(FedloomError, match="has another model"):
+    with pytest.raises(FedloomError, match="has a different model"):
         restore_models(sent, clients, is_model)
 
 
@@ -108,7 +108,7 @@ def test_workers_and_a_stop_change_no_byte(tmp_path):
         (
             "fedavg",
             {"channel": ["securesum"]},
-            "securesum .* all clients start from the same bytes, and downlink sends other bytes",
+            "securesum .* all clients start from the same bytes, and downlink sends different bytes",
         ),
         (
             "fedavg",

@@ -48,7 +48,7 @@ def test_what_no_client_sends_is_refused():
         step.decode(torch.tensor([[255, 255]], dtype=torch.uint8), {"norms": norms}, 8)
     with pytest.raises(ValueError, match="negative"):
         step.decode(torch.zeros(1, 2, dtype=torch.uint8), {"norms": -norms}, 8)
-    with pytest.raises(ValueError, match="behind the last entry"):
+    with pytest.raises(ValueError, match="after the last entry"):
         step.decode(torch.tensor([[0, 64]], dtype=torch.uint8), {"norms": norms}, 7)
 
 

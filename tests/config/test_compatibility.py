@@ -159,7 +159,7 @@ class PeeksAtLosses(fl.FedAvg):
         return fl.Reply({**reply.tensors, "loss": loss.float()[:, None]})
 
 
-LOOKS = "lets clients, with these settings, look at their samples in another way than by training"
+LOOKS = "lets clients, with these settings, look at their samples in other ways than training"
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,9 @@ def test_a_run_that_finds_the_disk_full_goes_on_to_the_same_bytes(writer, tmp_pa
         return write(*given)
 
     monkeypatch.setattr(runner, writer, write_until_full)
-    with pytest.raises(FedloomError, match=r"run: No space left on device; make room, then fedloom resume .*run goes"):
+    with pytest.raises(
+        FedloomError, match=r"run: No space left on device; make room, then fedloom resume .*run continues"
+    ):
         fl.run(small_task(), "fedavg", rounds=3, out=tmp_path / "run")
     monkeypatch.setattr(runner, writer, write)
     again = fl.resume(tmp_path / "run", task=small_task())

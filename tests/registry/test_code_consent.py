@@ -266,7 +266,9 @@ def test_digests_that_came_with_a_folder_do_not_let_its_code_run(run_folder, tmp
     monkeypatch.syspath_prepend(str(tmp_path / "received"))
     name = {"inside": f"received/evil.py:{own}", "beside": f"evil.py:{own}", "installed": f"evil:{own}"}[where]
     folder, marker = prepared_folder(run_folder, tmp_path, place, name)
-    with pytest.raises(FedloomError, match=r"which you have started no run with on this machine: read it, .*--trust"):
+    with pytest.raises(
+        FedloomError, match=r"which you have not started a run with on this machine: read it, .*--trust"
+    ):
         fl.resume(folder, rounds=2)
     with pytest.raises(FedloomError, match="--trust"):
         output(app, "resume", folder, "--rounds", "2")
@@ -279,7 +281,7 @@ def test_code_that_a_user_ran_elsewhere_is_not_that_of_a_folder(tmp_path):
     sent.mkdir()
     shutil.copy(tmp_path / "mine.py", sent / "mine.py")
     folder, _ = prepared_folder(mine, sent, "method", f"{sent / 'mine.py'}:Mine")
-    with pytest.raises(FedloomError, match="which you have started no run with on this machine"):
+    with pytest.raises(FedloomError, match="which you have not started a run with on this machine"):
         fl.resume(folder, rounds=2)
 
 

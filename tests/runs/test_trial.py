@@ -64,7 +64,7 @@ def with_layers(*layers):
     ],
 )
 def test_a_layer_that_normalises_single_values_is_named_in_every_execution(layers, named, execution):
-    with pytest.raises(FedloomError, match=f"^{named} of the model normalises single values, of which nothing"):
+    with pytest.raises(FedloomError, match=f"^{named} of the model normalises single values, so that nothing"):
         fl.run(replace(small_task(), model=with_layers(*layers)), "fedavg", rounds=1, execution=execution)
 
 

@@ -23,8 +23,8 @@ def bytes_are_uniform(data: bytes) -> bool:
     return bool(chisquare(counts).pvalue > 1e-3)
 
 
-class Stages:
-    """Six clients that played the stages up to one, with an honest server."""
+class Phases:
+    """Six clients that played the phases up to one, with an honest server."""
 
     def __init__(self, made: Parties = SIX) -> None:
         self.clients = made.clients()
@@ -33,19 +33,19 @@ class Stages:
         self.advertisements = {number: client.advertise() for number, client in self.clients.items()}
         self.routed = self.server.route_advertisements(self.advertisements)
 
-    def to_share(self) -> Stages:
+    def to_share(self) -> Phases:
         self.shares = {number: client.share(self.routed[number]) for number, client in self.clients.items()}
         self.parcels = self.server.route_shares(self.shares)
         return self
 
-    def to_mask(self) -> Stages:
+    def to_mask(self) -> Phases:
         self.to_share()
         for number, client in self.clients.items():
             self.server.add(number, client.mask(self.parcels[number], self.values))
         self.survivors = self.server.survivors()
         return self
 
-    def to_confirm(self) -> Stages:
+    def to_confirm(self) -> Phases:
         self.to_mask()
         confirmed = {number: client.confirm(self.survivors) for number, client in self.clients.items()}
         self.codes = self.server.route_confirmations(confirmed)
@@ -53,7 +53,7 @@ class Stages:
 
 
 def masked(values: np.ndarray, made: Parties = SIX, client: int = 12) -> np.ndarray:
-    played = Stages(made).to_share()
+    played = Phases(made).to_share()
     return played.clients[client].mask(played.parcels[client], values)
 
 
@@ -73,14 +73,14 @@ def test_what_masks_add_does_not_depend_on_the_update():
 
 
 def test_messages_about_shares_pass_a_uniformity_test():
-    played = Stages(parties(24)).to_share()
+    played = Phases(parties(24)).to_share()
     sent = [parcel for parcels in played.shares.values() for parcel in parcels.values()]
     assert {len(parcel) for parcel in sent} == {PARCEL}
     assert bytes_are_uniform(b"".join(sent))
 
 
 def test_no_secret_leaves_a_client_in_the_clear():
-    played = Stages().to_share()
+    played = Phases().to_share()
     client = played.clients[12]
     sent = played.advertisements[12] + b"".join(played.shares[12].values())
     for purpose in ("cipher key", "mask key", "self mask"):
@@ -93,31 +93,31 @@ def test_no_secret_leaves_a_client_in_the_clear():
 @given(st.integers(0, 8 * ADVERTISEMENT - 1))
 @pytest.mark.slow
 def test_a_tampered_advertisement_is_refused(bit):
-    played = Stages()
+    played = Phases()
     changed = bytearray(played.advertisements[13])
     changed[bit // 8] ^= 1 << bit % 8
     with pytest.raises(RefusedMessage, match="client 13 are not signed by it for this round"):
         played.clients[12].share({**played.advertisements, 13: bytes(changed)})
-    with pytest.raises(RefusedMessage, match="its next stage is: nothing more"):
+    with pytest.raises(RefusedMessage, match="its next phase is: nothing more"):
         played.clients[12].share(played.advertisements)
 
 
 @pytest.mark.parametrize("terms", [{"attempt": 1}, {"clients": 5}, {"dropouts": 0.2}])
 def test_a_replayed_advertisement_of_another_sum_is_refused(terms):
     replayed = parties(**terms).client(13).advertise()
-    played = Stages()
+    played = Phases()
     with pytest.raises(RefusedMessage, match="replayed"):
         played.clients[12].share({**played.advertisements, 13: replayed})
 
 
 def test_an_advertisement_under_anothers_number_is_refused():
-    played = Stages()
+    played = Phases()
     with pytest.raises(RefusedMessage, match="client 13 are not signed"):
         played.clients[12].share({**played.advertisements, 13: played.advertisements[14]})
 
 
 def test_an_invented_client_is_refused():
-    played = Stages()
+    played = Phases()
     with pytest.raises(RefusedMessage, match="client 99 was not invited"):
         played.clients[12].share({**played.advertisements, 99: played.advertisements[13]})
     made = parties()
@@ -128,26 +128,26 @@ def test_an_invented_client_is_refused():
         trusting_fewer.share(played.advertisements)
 
 
-def test_too_few_clients_are_refused_at_every_stage():
-    few = Stages()
+def test_too_few_clients_are_refused_in_every_phase():
+    few = Phases()
     with pytest.raises(
         RefusedMessage, match="3 of client 12 and its neighbours have advertised keys, and the sum needs 4"
     ):
         few.clients[12].share({number: few.advertisements[number] for number in (12, 13, 14)})
-    few = Stages().to_share()
+    few = Phases().to_share()
     with pytest.raises(RefusedMessage, match="have shared secrets"):
         few.clients[12].mask({number: few.parcels[12][number] for number in (13, 14)}, few.values)
-    few = Stages().to_mask()
+    few = Phases().to_mask()
     with pytest.raises(RefusedMessage, match="the sum of fewer than 4 is not opened"):
         few.clients[12].confirm([12, 13, 14])
-    few = Stages().to_confirm()
+    few = Phases().to_confirm()
     with pytest.raises(RefusedMessage, match="have confirmed the survivors"):
         few.clients[12].reveal({number: few.codes[12][number] for number in (13, 14)})
 
 
 def test_a_swapped_parcel_is_refused():
     for sender, receiver in ((13, 14), (14, 13)):
-        played = Stages().to_share()
+        played = Phases().to_share()
         swapped = {**played.parcels[12], 13: played.shares[sender][receiver]}
         with pytest.raises(RefusedMessage, match="client 13 shared with client 12 cannot be decrypted"):
             played.clients[12].mask(swapped, played.values)
@@ -156,7 +156,7 @@ def test_a_swapped_parcel_is_refused():
 @settings(max_examples=20)
 @given(st.integers(0, 8 * PARCEL - 1))
 def test_a_tampered_parcel_is_refused(bit):
-    played = Stages().to_share()
+    played = Phases().to_share()
     changed = bytearray(played.parcels[12][13])
     changed[bit // 8] ^= 1 << bit % 8
     sentence = "digests" if bit // 8 < 2 * SHORT_DIGEST else "cannot be decrypted"
@@ -165,20 +165,20 @@ def test_a_tampered_parcel_is_refused(bit):
 
 
 def test_a_parcel_of_a_client_that_did_not_advertise_is_refused():
-    played = Stages().to_share()
+    played = Phases().to_share()
     with pytest.raises(RefusedMessage, match="client 99 shared its secrets without having advertised"):
         played.clients[12].mask({**played.parcels[12], 99: bytes(PARCEL)}, played.values)
 
 
 def test_rows_that_are_no_words_are_refused():
     for wrong in (np.zeros(3), np.zeros((1, 3), dtype=np.uint32), np.zeros(3, dtype=np.int32)):
-        played = Stages().to_share()
+        played = Phases().to_share()
         with pytest.raises(RefusedMessage, match="uint32 or uint64"):
             played.clients[12].mask(played.parcels[12], wrong)
 
 
 def test_survivor_lists_that_differ_between_clients_reveal_nothing():
-    played = Stages().to_mask()
+    played = Phases().to_mask()
     other = [number for number in played.survivors if number != 15]
     confirmed = {
         number: client.confirm(other if number == 13 else played.survivors)
@@ -187,7 +187,7 @@ def test_survivor_lists_that_differ_between_clients_reveal_nothing():
     }
     codes = {number: {peer: told[number] for peer, told in confirmed.items() if number in told} for number in confirmed}
     for number in confirmed:
-        with pytest.raises(RefusedMessage, match="was told other survivors than"):
+        with pytest.raises(RefusedMessage, match="was given other survivors"):
             played.clients[number].reveal(codes[number])
 
 
@@ -196,7 +196,7 @@ def test_survivor_lists_that_differ_between_clients_reveal_nothing():
 @pytest.mark.slow
 def test_no_lie_about_survivors_gives_both_secrets_of_a_client(data):
     # The server tells each client one of two lists and carries only codes that fit; client 14 tells it all it has.
-    played, colluder = Stages(parties(7, 0.29, 0.15)).to_share(), 14
+    played, colluder = Phases(parties(7, 0.29, 0.15)).to_share(), 14
     terms = played.server.terms
     assert terms.threshold == 5
     lists = [sorted(data.draw(st.sets(st.sampled_from(terms.invited), min_size=5))) for _ in range(2)]
@@ -225,27 +225,27 @@ def test_no_lie_about_survivors_gives_both_secrets_of_a_client(data):
     ],
 )
 def test_lists_of_survivors_that_cannot_be_are_refused(survivors, sentence):
-    played = Stages().to_mask()
+    played = Phases().to_mask()
     with pytest.raises(RefusedMessage, match=sentence):
         played.clients[12].confirm(survivors)
 
 
 def test_a_survivor_that_never_shared_is_refused():
-    played = Stages().to_share()
+    played = Phases().to_share()
     played.clients[12].mask({n: parcel for n, parcel in played.parcels[12].items() if n != 15}, played.values)
     with pytest.raises(RefusedMessage, match="never shared their secrets with client 12: 15"):
         played.clients[12].confirm([10, 11, 12, 13, 14, 15])
 
 
 def test_a_confirmation_of_nobodys_or_a_forged_one_is_refused():
-    for peer, code, sentence in ((99, bytes(32), "client 99 confirmed"), (13, bytes(32), "client 13 was told other")):
-        played = Stages().to_confirm()
+    for peer, code, sentence in ((99, bytes(32), "client 99 confirmed"), (13, bytes(32), "client 13 was given other")):
+        played = Phases().to_confirm()
         with pytest.raises(RefusedMessage, match=sentence):
             played.clients[12].reveal({**played.codes[12], peer: code})
 
 
 def test_a_client_reveals_one_share_of_each_client_and_only_once():
-    played = Stages().to_share()
+    played = Phases().to_share()
     client = played.clients[12]
     kept = dict(played.parcels[12])
     client.mask(kept, played.values)
@@ -260,18 +260,18 @@ def test_a_client_reveals_one_share_of_each_client_and_only_once():
     for number, share in revealed.items():
         owner = played.clients[number]
         assert share == owner._split("mask key" if number == 15 else "self mask")[12]
-    with pytest.raises(RefusedMessage, match="its next stage is: nothing more"):
+    with pytest.raises(RefusedMessage, match="its next phase is: nothing more"):
         client.reveal(codes)
 
 
-def test_a_stage_out_of_order_is_refused_and_changes_nothing():
+def test_a_phase_out_of_order_is_refused_and_changes_nothing():
     client = SIX.client(12)
     for call in (
         lambda: client.share({}),
         lambda: client.mask({}, np.zeros(1, dtype=np.uint32)),
         lambda: client.reveal({}),
     ):
-        with pytest.raises(RefusedMessage, match="its next stage is: advertise"):
+        with pytest.raises(RefusedMessage, match="its next phase is: advertise"):
             call()
     client.advertise()
     with pytest.raises(RefusedMessage, match="was asked to advertise"):
@@ -279,9 +279,9 @@ def test_a_stage_out_of_order_is_refused_and_changes_nothing():
 
 
 def test_masking_twice_is_refused_since_it_would_show_the_difference_of_two_rows():
-    played = Stages().to_share()
+    played = Phases().to_share()
     played.clients[12].mask(played.parcels[12], played.values)
-    with pytest.raises(RefusedMessage, match="its next stage is: confirm"):
+    with pytest.raises(RefusedMessage, match="its next phase is: confirm"):
         played.clients[12].mask(played.parcels[12], played.values + 1)
 
 
@@ -293,15 +293,15 @@ def test_a_client_that_is_not_invited_cannot_be_made():
 @settings(max_examples=40, deadline=None)
 @given(st.dictionaries(st.integers(8, 17), st.binary(max_size=200), max_size=8), st.data())
 def test_no_message_makes_a_client_fail_in_another_way_than_refusing(messages, data):
-    stage = data.draw(st.sampled_from(["share", "mask", "reveal"]))
-    played = Stages() if stage == "share" else Stages().to_share() if stage == "mask" else Stages().to_confirm()
+    phase = data.draw(st.sampled_from(["share", "mask", "reveal"]))
+    played = Phases() if phase == "share" else Phases().to_share() if phase == "mask" else Phases().to_confirm()
     client = played.clients[12]
-    honest = {"share": played.advertisements}.get(stage) or (
-        played.parcels[12] if stage == "mask" else played.codes[12]
+    honest = {"share": played.advertisements}.get(phase) or (
+        played.parcels[12] if phase == "mask" else played.codes[12]
     )
     told = {**honest, **messages}
-    call = (lambda: client.mask(told, played.values)) if stage == "mask" else (lambda: getattr(client, stage)(told))
-    if set(messages) - ({12} if stage == "share" else set()):
+    call = (lambda: client.mask(told, played.values)) if phase == "mask" else (lambda: getattr(client, phase)(told))
+    if set(messages) - ({12} if phase == "share" else set()):
         with pytest.raises(RefusedMessage, match=r"\.$"):
             call()
     else:

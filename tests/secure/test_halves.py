@@ -1,4 +1,4 @@
-"""Both halves as stages: whatever one client answers, it drops out or the sum is given up, and nothing else happens."""
+"""Both halves as phases: whatever one client answers, it drops out or the sum is given up, and nothing else happens."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ HOSTILE = 2  # the first whose answers are read
 Answer = Mapping[str, Tensor]
 
 
-def play(stage_name: str, change: Callable[[Answer], Answer], hostile: tuple[int, ...] = (HOSTILE,)) -> Total:
-    """The sum when what some clients answer in one stage is changed on its way."""
+def play(phase_name: str, change: Callable[[Answer], Answer], hostile: tuple[int, ...] = (HOSTILE,)) -> Total:
+    """The sum when what some clients answer in one phase is changed on its way."""
     halves = {client: MaskedHalf(TERMS, client, KEYS[client]) for client in SESSION.ids}
     server = masked_sum(TERMS, SERVER_KEYS)
     try:
-        stage = next(server)
+        phase = next(server)
         while True:
             answers = dict[int, Answer]()
-            for client, got in stage.each.items():
+            for client, got in phase.each.items():
                 try:
                     answers[client] = halves[client].answer(
-                        stage.name, got, ROW[client] if stage.name == ROWS else None
+                        phase.name, got, ROW[client] if phase.name == ROWS else None
                     )
                 except RefusedMessage:
                     continue
-                if client in hostile and stage.name == stage_name:
+                if client in hostile and phase.name == phase_name:
                     answers[client] = change(answers[client])
-            stage = server.send(answers)
+            phase = server.send(answers)
     except StopIteration as end:
         total: Total = end.value
         return total
@@ -66,29 +66,29 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("stage", [*BEFORE_ROWS, *AFTER_ROWS])
+@pytest.mark.parametrize("phase", [*BEFORE_ROWS, *AFTER_ROWS])
 @pytest.mark.parametrize("change", MALFORMED.values(), ids=MALFORMED)
-def test_a_client_that_answers_malformed_tensors_has_dropped_out(stage, change):
-    total = play(stage, change)
-    assert total.ids == (SESSION.ids[1:] if stage in BEFORE_ROWS else SESSION.ids)
+def test_a_client_that_answers_malformed_tensors_has_dropped_out(phase, change):
+    total = play(phase, change)
+    assert total.ids == (SESSION.ids[1:] if phase in BEFORE_ROWS else SESSION.ids)
     assert torch.equal(total.row, plain_sum(total.ids))
 
 
-@pytest.mark.parametrize("stage", [*BEFORE_ROWS, *AFTER_ROWS])
-def test_with_too_many_of_them_the_sum_is_given_up(stage):
+@pytest.mark.parametrize("phase", [*BEFORE_ROWS, *AFTER_ROWS])
+def test_with_too_many_of_them_the_sum_is_given_up(phase):
     with pytest.raises(Abandoned, match=r"3 of 6 clients have .* needs 4"):
-        play(stage, MALFORMED["a number"], hostile=SESSION.ids[:3])
+        play(phase, MALFORMED["a number"], hostile=SESSION.ids[:3])
 
 
 @settings(max_examples=60, deadline=None)
 @given(
-    stage=st.sampled_from(["advertise", "share", *AFTER_ROWS]),
+    phase=st.sampled_from(["advertise", "share", *AFTER_ROWS]),
     places=st.lists(st.integers(0, 2000), min_size=1, max_size=3),
     cut=st.sampled_from([0, 0, 0, 1, 4, 100]),
     filling=st.binary(min_size=1, max_size=80),
 )
 @pytest.mark.slow
-def test_no_bytes_of_a_client_end_the_sum_in_another_way_or_make_it_wrong(stage, places, cut, filling):
+def test_no_bytes_of_a_client_end_the_sum_in_another_way_or_make_it_wrong(phase, places, cut, filling):
     def overwrite(tensor: Tensor) -> Tensor:
         text = bytearray(tensor.numpy().tobytes())
         for place in places:
@@ -97,20 +97,20 @@ def test_no_bytes_of_a_client_end_the_sum_in_another_way_or_make_it_wrong(stage,
         return torch.frombuffer(text, dtype=torch.uint8)[cut:]
 
     try:
-        total = play(stage, lambda answer: {name: overwrite(tensor) for name, tensor in answer.items()})
+        total = play(phase, lambda answer: {name: overwrite(tensor) for name, tensor in answer.items()})
     except Abandoned:
-        assert stage in ("share", "confirm")  # neighbours refuse what they cannot decrypt or was not confirmed
+        assert phase in ("share", "confirm")  # neighbours refuse what they cannot decrypt or was not confirmed
     else:
         assert torch.equal(total.row, plain_sum(total.ids))
 
 
-def test_a_client_refuses_a_stage_that_does_not_exist_and_what_it_cannot_read():
+def test_a_client_refuses_a_phase_that_does_not_exist_and_what_it_cannot_read():
     half = MaskedHalf(TERMS, HOSTILE, KEYS[HOSTILE])
-    with pytest.raises(RefusedMessage, match="no stage 'open'"):
+    with pytest.raises(RefusedMessage, match="no phase 'open'"):
         half.answer("open", {}, None)
-    for stage in ("share", ROWS, *AFTER_ROWS):
+    for phase in ("share", ROWS, *AFTER_ROWS):
         with pytest.raises(RefusedMessage, match="missing"):
-            half.answer(stage, {}, ROW[HOSTILE])
+            half.answer(phase, {}, ROW[HOSTILE])
 
 
 @given(st.dictionaries(st.integers(0, 2**32 - 1), st.binary(max_size=50), max_size=5))

@@ -62,20 +62,20 @@ def keys():
     return CODE.simulate_keys(SESSION.ids)
 
 
-def play_with(keys, change, stage_name):
-    """The sum when a function has changed what clients answered in one stage."""
+def play_with(keys, change, phase_name):
+    """The sum when a function has changed what clients answered in one phase."""
     server_keys, own = keys
     coded = dict(zip(SESSION.ids, rows(), strict=True))
     halves = {client: CODE.client_half(SESSION, client, own[client]) for client in SESSION.ids}
     server = CODE.server_half(SESSION, server_keys)
     try:
-        stage = next(server)
+        phase = next(server)
         while True:
-            row = coded if stage.name == ROWS else {}
+            row = coded if phase.name == ROWS else {}
             answers = {
-                client: halves[client].answer(stage.name, got, row.get(client)) for client, got in stage.each.items()
+                client: halves[client].answer(phase.name, got, row.get(client)) for client, got in phase.each.items()
             }
-            stage = server.send(change(answers) if stage.name == stage_name else answers)
+            phase = server.send(change(answers) if phase.name == phase_name else answers)
     except StopIteration as end:
         return end.value
 

@@ -1,4 +1,4 @@
-"""Secure sums as a step: what comes out is the plain sum of the rounded rows, and every stage can be broken."""
+"""Secure sums as a step: what comes out is the plain sum of the rounded rows, and every phase can be broken."""
 
 from __future__ import annotations
 

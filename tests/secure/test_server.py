@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedloom.core.errors import Abandoned
-from fedloom.secure.client import STAGES, SecureClient
+from fedloom.secure.client import PHASES, SecureClient
 from fedloom.secure.identity import read_advertisement, write_advertisement
 from fedloom.secure.messages import PARCEL
 from fedloom.secure.neighbours import NeighbourPlan
@@ -38,7 +38,7 @@ def test_with_any_dropouts_that_the_terms_bear_the_sum_is_the_plain_one(clients,
     gone = data.draw(st.lists(st.sampled_from(made.terms.invited), max_size=most, unique=True))
     dropouts: dict[str, list[int]] = {}
     for client in gone:
-        dropouts.setdefault(data.draw(st.sampled_from(STAGES[:-1])), []).append(client)
+        dropouts.setdefault(data.draw(st.sampled_from(PHASES[:-1])), []).append(client)
     rows = made.rows(dtype=dtype)
     result = made.play(rows, dropouts)
     late = {*dropouts.get("confirm", ()), *dropouts.get("reveal", ())}
@@ -47,14 +47,14 @@ def test_with_any_dropouts_that_the_terms_bear_the_sum_is_the_plain_one(clients,
     assert result.total.dtype == dtype
 
 
-@pytest.mark.parametrize("stage", STAGES[:-1])
-def test_one_dropout_more_abandons_the_sum_and_the_next_one_works(stage):
+@pytest.mark.parametrize("phase", PHASES[:-1])
+def test_one_dropout_more_abandons_the_sum_and_the_next_one_works(phase):
     made, next_try = parties(6, 0.34), parties(6, 0.34, attempt=1)
     assert made.terms.quorum == 4
     rows = made.rows()
     with pytest.raises(Abandoned, match=r"3 of 6 clients have .* needs 4 \(missing: 10, 11, 12\)"):
-        made.play(rows, {stage: [10, 11, 12]})
-    result = next_try.play(rows, {stage: [10, 11]})
+        made.play(rows, {phase: [10, 11, 12]})
+    result = next_try.play(rows, {phase: [10, 11]})
     assert (result.total == plain_sum(rows, result.survivors)).all()
 
 
@@ -67,14 +67,14 @@ def test_many_clients_with_few_neighbours_give_the_plain_sum_too():
     assert (result.total == plain_sum(rows, result.survivors)).all()
 
 
-@pytest.mark.parametrize("stage", ["confirm", "reveal"])
-def test_a_neighbourhood_that_lost_too_many_abandons_the_sum_though_the_quorum_is_there(stage, monkeypatch):
+@pytest.mark.parametrize("phase", ["confirm", "reveal"])
+def test_a_neighbourhood_that_lost_too_many_abandons_the_sum_though_the_quorum_is_there(phase, monkeypatch):
     monkeypatch.setattr("fedloom.secure.terms.plan_neighbours", lambda *_: NeighbourPlan(4, 4))
     made = parties(10, 0.3)
     gone = made.terms.neighbours(12)[:2]
     with pytest.raises(Abandoned):
-        made.play(made.rows(2), {stage: gone})
-    assert made.play(made.rows(2), {stage: gone[:1]}).survivors == list(made.terms.invited)
+        made.play(made.rows(2), {phase: gone})
+    assert made.play(made.rows(2), {phase: gone[:1]}).survivors == list(made.terms.invited)
 
 
 def test_quantised_updates_with_weights_add_up_to_the_weighted_sum():
@@ -250,7 +250,7 @@ def test_a_sum_can_be_played_by_clients_that_make_their_own_randomness():
     assert (play_sum(made.server(), clients, rows).total == plain_sum(rows, list(rows))).all()
 
 
-def test_all_stages_of_a_small_network_send_little_more_than_its_words():
+def test_all_phases_of_a_small_network_send_little_more_than_its_words():
     made = parties(10, 0.2, 0.1)
     width = 61_706  # LeNet
     result = made.play(made.rows(width))

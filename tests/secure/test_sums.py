@@ -49,27 +49,27 @@ def test_both_halves_talk_and_their_bytes_are_counted():
 class RefusingHalf(PlainHalf):
     """Answers nothing after its row."""
 
-    def answer(self, stage, got, row):
+    def answer(self, phase, got, row):
         if row is None:
             raise FedloomError("too few of its neighbours are left.")
-        return super().answer(stage, got, row)
+        return super().answer(phase, got, row)
 
 
 class PlainSumWithARefusal(PlainSum):
-    """One client refuses a stage."""
+    """One client refuses a phase."""
 
     def client_half(self, session, client, keys):
         return RefusingHalf() if client == 7 else super().client_half(session, client, keys)
 
 
-def test_a_client_that_refuses_a_stage_has_dropped_out_and_the_sum_goes_on():
+def test_a_client_that_refuses_a_phase_has_dropped_out_and_the_sum_goes_on():
     session = SumSession("run", 1, 0, (4, 7), 1)
     total, up, _ = play_sum(PlainSumWithARefusal(), session, {4: torch.ones(3).double(), 7: torch.ones(3).double()})
     assert total.row.tolist() == [2, 2, 2]
     assert up == 2 * 3 * 8 + 2 * 8
 
 
-def test_the_bytes_of_a_record_are_those_of_all_stages():
+def test_the_bytes_of_a_record_are_those_of_all_phases():
     history = fl.run(small_task(), "fedavg", rounds=1, local=WORK, channel=[PlainSum()])
     width, clients = small_task().layout.width, 4
     assert history.records[1]["bytes_up"] == clients * (8 * (width + 1) + 8 * clients)

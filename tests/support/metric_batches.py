@@ -18,7 +18,7 @@ def random_outputs(samples: int, classes: int, seed: int, scale: float = 1.5) ->
 
 
 def totals(metric: Metric, outputs: Tensor, targets: Tensor, parts: int, seed: int) -> Tensor:
-    """A metric's sums over batches: the samples in random order, in so many parts of random sizes (some empty)."""
+    """A metric's sums over batches: the samples in random order, in this many parts of random sizes (some empty)."""
     draw = torch.Generator().manual_seed(seed)
     order = torch.randperm(len(targets), generator=draw)
     owners = torch.randint(parts, (len(targets),), generator=draw)

@@ -28,8 +28,8 @@ class PlayedSum:
     Args:
         total: The sum of the survivors' rows.
         survivors: The clients whose rows are in it.
-        sent: The bytes that each client sent, rows and all stages.
-        received: The bytes that each client received in the stages of the sum.
+        sent: The bytes that each client sent, rows and all phases.
+        received: The bytes that each client received in the phases of the sum.
     """
 
     total: Words
@@ -44,21 +44,21 @@ def play_sum(
     rows: Mapping[int, Words],
     dropouts: Mapping[str, Collection[int]] | None = None,
 ) -> PlayedSum:
-    """Play all stages of a secure sum.
+    """Play all phases of a secure sum.
 
     Args:
         server: The server's half.
         clients: The clients' halves.
         rows: The clients' rows, by their numbers.
-        dropouts: The clients that drop out before they answer a stage, by the name of the stage.
+        dropouts: The clients that drop out before they answer a phase, by the name of the phase.
     """
     halves = {half.client: half for half in clients}
     sent, received = dict.fromkeys(halves, 0), dict.fromkeys(halves, 0)
     gone: set[int] = set()
 
-    def answers(stage: str, asked: Collection[int], ask: Callable[[SecureClient], T]) -> dict[int, T]:
+    def answers(phase: str, asked: Collection[int], ask: Callable[[SecureClient], T]) -> dict[int, T]:
         """What the clients that are still there answer; one that refuses is gone."""
-        gone.update((dropouts or {}).get(stage, ()))
+        gone.update((dropouts or {}).get(phase, ()))
         given = {}
         for client in asked:
             if client not in gone:

@@ -79,7 +79,7 @@ def test_the_server_has_the_first_model_unless_the_task_names_one():
         ({"mlp": [17], "logistic": 1.0}, "names the client 17, but there are 12 clients"),
         ({"mlp": "quick"}, "unknown class of devices"),
         ({"mlp": {"share": 0.5, "device": "slow"}}, "share and device each say who has it: give one of"),
-        ({"mlp": {"model": "mlp"}}, "mlp: it is not said who has it: give one of"),
+        ({"mlp": {"model": "mlp"}}, "mlp: nothing says who has it: give one of"),
         ({"mlp": True}, "mlp=True: give a share, a list of clients, or a class of devices"),
         ({"mlp": {"share": True}}, "mlp=True: give a share"),
         ({"mlp": object()}, "mlp=<object .*>: give a share"),

@@ -74,7 +74,7 @@ def resume(
     if method is not None or changes.of_a_run:
         raise FedloomError(
             "method, engine, ray_address, from_round and settings are for a single run, but this is a comparison: "
-            "leave them."
+            "leave them out."
         )
     with trust_changed_code(bool(trust)):
         found = resume_comparison(folder, changes, task=task, observers_of=lambda *_: watch, track=track)

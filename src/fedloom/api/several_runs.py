@@ -49,7 +49,7 @@ def folders_of(runs: Runs) -> list[Path]:
 
 
 def _apart(label: str, runs: Sequence[History]) -> dict[str, list[History]]:
-    """Runs of one method, with the settings in their labels in which they differ, beside the seed."""
+    """Runs of one method, with the settings in their labels in which they differ, besides the seed."""
     flat = [dict(flatten({key: value for key, value in run.config.items() if key not in SEED})) for run in runs]
     keys = sorted({key for config in flat for key in config if len({repr(one.get(key)) for one in flat}) > 1})
     found: dict[str, list[History]] = {}

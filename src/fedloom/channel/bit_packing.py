@@ -60,5 +60,5 @@ def unpack_codes(words: Tensor, bits: int, width: int) -> Tensor:
         groups = torch.stack([((word >> (bits * place)) & mask).to(torch.uint8) for place in range(GROUP)], dim=2)
     codes = groups.view(len(words), -1)
     if bool(codes[:, width:].any()):
-        raise ValueError("the bits behind the last entry are not zero")
+        raise ValueError("the bits after the last entry are not zero")
     return codes[:, :width]

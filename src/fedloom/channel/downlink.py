@@ -163,7 +163,9 @@ class Downlink:
     def breaks(self) -> Facts:
         """What other parts cannot rely on, and why."""
         one = {Fact.MIXED_MODELS: "is made for one model: leave it out, or task.models"}
-        return one | ({Fact.SAME_START: "sends other bytes to who has the last model"} if self.delta else {})
+        return one | (
+            {Fact.SAME_START: "sends different bytes to clients that have the last model"} if self.delta else {}
+        )
 
     def __post_init__(self) -> None:
         check_settings(self, "downlink")

@@ -105,10 +105,10 @@ def restore_models(message: Message, cohort: Cohort, is_model: Callable[[str, Te
     known = {}
     for name in names:
         if not bool(cohort.has(f"{KEPT}{name}").all()):
-            raise FedloomError(f"the client does not have the model that it gets a difference to ({name})")
+            raise FedloomError(f"the client does not have the model that the difference applies to ({name})")
         known[name] = cohort.kept[f"{KEPT}{name}"].rows[0].view(message.shared[f"{name}{DELTA}"].shape)
     if bytes(message.shared[DIGEST].tolist()) != message_digest(known):
-        raise FedloomError("the client has another model than the one that it gets a difference to")
+        raise FedloomError("the client has a different model from the one that the difference applies to")
     models = {
         name: row + from_bytes(message.shared[f"{name}{DELTA}"], message.shared[f"{name}{SCALES}"])
         for name, row in known.items()

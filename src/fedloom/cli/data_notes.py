@@ -45,7 +45,7 @@ def collect_notes(as_json: bool) -> Iterator[None]:
     """Collect the sentences about the user's data that a command reads.
 
     Args:
-        as_json: Whether the command prints JSON, so that nothing is printed beside it.
+        as_json: Whether the command prints JSON, so that nothing else is printed.
     """
     log = logging.getLogger("fedloom.data")
     notes = DataNotes(is_due=not as_json)

@@ -41,11 +41,7 @@ def explain_run(prepared: Prepared, as_json: bool) -> None:
 
 
 def explanation(prepared: Prepared) -> dict[str, Any]:
-    """What is printed, as plain values.
-
-    Args:
-        prepared: The run.
-    """
+    """What is printed, as plain values."""
     from fedloom.config.compatibility import parts_of
     from fedloom.rounds.exchange.line import describe_line
     from fedloom.runs.results.history import History

@@ -133,7 +133,7 @@ Track = Annotated[
 Trust = Annotated[
     list[str] | None,
     typer.Option(
-        "--trust", metavar="FILE.py", help="A file of own code that the folder names and that may run; repeatable."
+        "--trust", metavar="FILE.py", help="A file of your own code that the folder names and that may run; repeatable."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.", rich_help_panel=OUTPUT)]

@@ -25,8 +25,6 @@ def check_compatibility(config: RunConfig, algorithm: Algorithm, task: Task, exe
     """Raise a ``FedloomError`` if one part of a run needs what another one breaks.
 
     Args:
-        config: The config of the run.
-        algorithm: Its method.
         task: Its task, with what the method adds to it.
         execution: How its clients train.
         deployed: Whether its clients are machines.
@@ -43,8 +41,6 @@ def parts_of(
     """The parts of a run, with what each needs and breaks; the method comes first.
 
     Args:
-        config: The config of the run.
-        algorithm: Its method.
         task: Its task, with what the method adds to it.
         execution: How its clients train.
         deployed: Whether its clients are machines.
@@ -74,11 +70,7 @@ def parts_of(
 
 
 def task_needs(task: Task) -> Facts:
-    """What a task needs of the other parts, and why.
-
-    Args:
-        task: The task.
-    """
+    """What a task needs of the other parts, and why."""
     if task.architectures is None:
         return {}
     shown = ", ".join(task.architectures.names)
@@ -89,11 +81,7 @@ def task_needs(task: Task) -> Facts:
 
 
 def task_breaks(task: Task) -> Facts:
-    """What other parts cannot rely on in a task, and why.
-
-    Args:
-        task: The task.
-    """
+    """What other parts cannot rely on in a task, and why."""
     federation, found = task.federation, dict[Fact, str]()
     if federation.samples_are_independent:  # samples that are not are nodes of their client's graph
         found[Fact.GRAPHS] = "has no graphs"

@@ -34,10 +34,6 @@ def refuse_missing(folder: Path, values: Mapping[str, Any], has_task: bool, has_
     """Refuse to use the folder of a run whose task or method is a Python object that is not given again.
 
     Args:
-        folder: The folder of the run.
-        values: The values of its config.
-        has_task: Whether the task is given.
-        has_method: Whether the method is given.
         call: The beginning of a Python call that takes them, for the error message.
     """
     objects = select_prefix(values.get("made_by", {}), MARK)
@@ -76,7 +72,6 @@ def refuse_to_run(values: Mapping[str, Any], where: str, *, with_method: bool = 
     """Refuse values of a config file that lack a Python object.
 
     Args:
-        values: The values.
         where: What the error calls them, for instance the path of the file.
         with_method: Whether the method is to be made of them too.
     """

@@ -118,7 +118,6 @@ def change_settings(values: dict[str, Any], settings: Mapping[str, Any]) -> dict
     """A config's values with other settings; those that would make it another run are refused.
 
     Args:
-        values: The values of the config.
         settings: The new values by their dotted keys, for instance ``local.lr``.
     """
     for key, value in settings.items():

@@ -103,7 +103,6 @@ def with_settings(config: RunConfig, changes: Mapping[str, Any], where: str = ""
     """The config with other settings, which are checked as those of a file are.
 
     Args:
-        config: The config.
         changes: The new values by their keys.
         where: What an error calls them; empty for arguments of a call.
     """

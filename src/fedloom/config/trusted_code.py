@@ -47,10 +47,7 @@ class TrustedCode:
     def put_into(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """The values of a folder's config with the user's own files in the places of those that it names.
 
-        A file that is not the one which the run was started with is said in the log.
-
-        Args:
-            values: The values of the config.
+        A file that is not the one the run was started with is named in the log.
         """
         notes, files = values.get("made_by", {}), {Path(place).name: place for place in self.places}
         if isinstance(values.get("task"), Mapping):
@@ -66,7 +63,7 @@ class TrustedCode:
                     f"--model {self.model}: the model of this folder is {task.get('model')}: leave it out."
                 )
             before = str(values["task"]["model"])
-            if Path(place_of(before)).name != Path(place_of(name)).name:  # else it is said already
+            if Path(place_of(before)).name != Path(place_of(name)).name:  # otherwise that was reported above
                 _say_difference(before, place_of(name), notes)
             options = {**task.get("model_options", {}), **options}
             changed["task"] = {**task, "model": resolve_user_file(name), "model_options": options}

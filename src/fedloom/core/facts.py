@@ -1,7 +1,7 @@
 """Facts: what parts of a run need of each other, and what they break, in one small vocabulary.
 
-Parts do not know each other. A part states facts in three class variables, and a run is refused if somebody needs what
-somebody breaks, in a sentence made of both parts' words (``config/compatibility.py`` has the table of a run's parts):
+Parts do not know each other. A part states facts in three class variables, and a run is refused if one part needs what
+another breaks, in a sentence made of both parts' words (``config/compatibility.py`` has the table of a run's parts):
 
     needs = {Fact.ALL_ANSWER: "adds the updates of all clients that it asked"}
     breaks = {Fact.ALL_ANSWER: "lets clients withhold their update"}
@@ -60,7 +60,7 @@ class Fact(Enum):
     ONLY_TRAINING = "replies depend on clients' samples only through training by the task's loss"
     ONE_STEP = "clients take one optimiser step per batch"
     SHARED_PREDICTION = "clients predict with a model that they share"
-    OWN_PREDICTION = "clients predict with something else than the model they receive"
+    OWN_PREDICTION = "clients predict with something other than the model they receive"
     ANY_LENGTH = "a round does not depend on how many rounds there are"
     # the task and the place
     MIXED_MODELS = "clients may have different models"
@@ -85,7 +85,7 @@ METHOD_PROMISES: Promises = {
     Fact.ONLY_SUMS: (SERVER_HALF, "needs, with these settings, the reply of each client"),
     Fact.ONLY_TRAINING: (
         CLIENT_HALF,
-        "lets clients, with these settings, look at their samples in another way than by training on the task's loss",
+        "lets clients, with these settings, look at their samples in other ways than training on the task's loss",
     ),
 }
 AGGREGATOR_PROMISES: Promises = {

@@ -1,4 +1,4 @@
-"""Samples that are no client's: of a user's file, or of another data set, appended to the columns of a federation.
+"""Samples of no client: from a user's file or another data set, appended to the columns of a federation.
 
 They have the federation's input shape and type, and are prepared as its own samples are. A sample whose inputs are
 those of a test or validation sample, byte for byte, is left out: nobody is measured on what a server has seen.
@@ -131,7 +131,7 @@ def _inputs_under_schema(path: Path, schema: DataSchema, others: set[str]) -> Sa
     """The inputs of a file under a schema, with targets that do not count."""
     if is_table(path):
         if schema.table_plan is None:
-            raise FedloomError(f"{path.name} is a table, but the task's data are none: give an .npz file.")
+            raise FedloomError(f"{path.name} is a table, but the task's data are not: give an .npz file.")
         table, plan = read_table(path, schema.table_plan.texts, ()), schema.table_plan
         check_columns([name for name in table.columns if name not in others], plan, path.name)
         x: dict[str, np.ndarray] | np.ndarray = plan.encode(table)

@@ -59,7 +59,7 @@ class AuditTrail:
     """The lines of an audit log, and whether they are the ones that were written.
 
     Args:
-        entries: The lines as dictionaries; a line that is no JSON object is left out.
+        entries: The lines as dictionaries; a line that is not a JSON object is left out.
         head: The SHA-256 of the last line.
         problem: Where the chain breaks, in one sentence; empty if it is whole.
     """
@@ -74,7 +74,6 @@ def append(folder: Path, what: What, **facts: str | int | float | bool | None) -
 
     Args:
         folder: The server's folder or a site's.
-        what: What happened.
         facts: More about it, for instance ``site="north"`` and ``reason="…"``. Never a key, a token or data.
     """
     short = {name: printable_line(fact, LONGEST) if isinstance(fact, str) else fact for name, fact in facts.items()}
@@ -88,7 +87,7 @@ def append(folder: Path, what: What, **facts: str | int | float | bool | None) -
 
 
 def append_changed_settings(folder: Path, name: str) -> None:
-    """Record that a settings file is another one than the last that was recorded, by its digest; else do nothing.
+    """Record that a settings file is not the last one that was recorded, by its digest; otherwise do nothing.
 
     Args:
         folder: The participant's folder.

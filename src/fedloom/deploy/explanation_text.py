@@ -40,7 +40,6 @@ def explain_path(path: Path, trusted: Sequence[str] = ()) -> str:
     """The explanation of a run file, or of a site's or the server's folder, as a text.
 
     Args:
-        path: The file or the folder.
         trusted: Files of own code that may run, if it names some.
     """
     code = TrustedCode(files=tuple(trusted))
@@ -76,12 +75,7 @@ def explain_site(folder: Path, trusted: TrustedCode = NO_CODE) -> str:
 
 
 def policy_lines(policy: Policy, run: Explanation) -> list[str]:
-    """What a site's policy allows and refuses of a run, as the functions say that enforce it.
-
-    Args:
-        policy: The policy.
-        run: What is sent in the run.
-    """
+    """What a site's policy allows and refuses of a run, as the functions say that enforce it."""
     lines = ["", f"This site's policy, for the run {policy.digest} ({policy.run})"]
     forbidden = policy.forbids_run()
     if forbidden:

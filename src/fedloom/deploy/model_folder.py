@@ -87,7 +87,6 @@ def save_model(
         folder: Where the model goes.
         blueprint: The run that trained it.
         row: The model's parameters.
-        client: The client whose model it is.
         method: The name of the method, with its prediction stages.
         round: The number of finished rounds.
         task: The client's own task: it says which model the client has, where models differ, and what its inputs and

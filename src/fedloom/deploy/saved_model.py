@@ -113,7 +113,6 @@ def load_model(folder: Path, trusted: TrustedCode = NO_CODE) -> SavedModel:
     """The model in a folder that ``save_model`` wrote.
 
     Args:
-        folder: The folder.
         trusted: The code of a user's own model, if it has one. What only the folder names is not run.
     """
     folder, about = whole_model(folder)
@@ -150,7 +149,6 @@ def model_at(folder: Path, client: str | None = None, trusted: TrustedCode = NO_
     """The model in a folder: a saved model's, a site's, or a run's.
 
     Args:
-        folder: The folder.
         client: Whose model of a run, by name or number.
         trusted: The code of a user's own that may run. What only the folder names is not run.
     """

@@ -23,5 +23,5 @@ def explain_full_disk(folder: Path | None) -> Iterator[None]:
         if folder is None or error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise FedloomError(
-            f"{folder}: {error.strerror}; make room, then fedloom resume {folder} goes on from the last checkpoint."
+            f"{folder}: {error.strerror}; make room, then fedloom resume {folder} continues from the last checkpoint."
         ) from None

@@ -55,7 +55,7 @@ class AUC(ClassMetric):
         return torch.bincount(places.flatten(), minlength=2 * len(labels) * self.bins)
 
     def value(self, sums: Tensor) -> float:
-        """The mean area of the classes that some samples have and others have not; NaN if there is none."""
+        """The mean area of the classes that some samples have and others do not; NaN if there is none."""
         positive, negative = sums.view(-1, 2, self.bins).unbind(1)
         pairs = positive.sum(1) * negative.sum(1)
         won = (positive * (negative.cumsum(1) - negative / 2)).sum(1)  # a tie is half a pair

@@ -59,7 +59,7 @@ def complete_metrics(specs: MetricSpecs) -> tuple[Metric | dict[str, Any], ...]:
 def with_metrics(task: Task, specs: MetricSpecs) -> Task:
     """The task with these metrics, or the usual ones of its targets; a metric that it cannot have is refused.
 
-    A stream has the accuracy on each of its tasks beside them.
+    A stream also has the accuracy on each of its tasks.
     """
     tasks = enumerate(task.federation.tasks, start=1)
     of_tasks = [TaskAccuracy(number, classes) for number, classes in tasks]

@@ -2,7 +2,7 @@
 
 The simplest way to personalise a shared model, and the last step of FedBABU (Oh et al., ICLR 2022:
 ``fedbabu+finetune``). The tuned weights are neither kept nor sent: the next round starts from the weights before
-tuning. Tuning uses other batches than the round's training, and its steps are not counted in the run.
+tuning. Its batches are not those of the round's training, and its steps are not counted in the run.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class Accountant(Protocol):
     """Knows what a number of equal rounds spends."""
 
     def epsilon(self, rounds: int, delta: float) -> float:
-        """The epsilon of so many rounds."""
+        """The epsilon of this many rounds."""
 
 
 class LossDistribution:
@@ -55,7 +55,7 @@ class LossDistribution:
         )
 
     def epsilon(self, rounds: int, delta: float) -> float:
-        """The epsilon of so many rounds."""
+        """The epsilon of this many rounds."""
         return float(self._one.self_compose(rounds).get_epsilon_for_delta(delta))
 
 
@@ -81,7 +81,7 @@ class RenyiDivergence:
         self._relation, self._event = relation, event
 
     def epsilon(self, rounds: int, delta: float) -> float:
-        """The epsilon of so many rounds."""
+        """The epsilon of this many rounds."""
         accountant = self._library.RdpAccountant(self._orders, self._relation)
         accountant.compose(self._event, rounds)
         return float(accountant.get_epsilon(delta))
@@ -165,7 +165,7 @@ def noise_for(sampling: ClientSampling, epsilon: float, rounds: int, delta: floa
                 "fewer rounds, fewer clients per round, or a larger epsilon."
             )
     if low == 0 and not spends_too_much(2 * LEAST_NOISE):
-        raise FedloomError(f"epsilon={epsilon:g} is no privacy at all: plan a smaller one.")
+        raise FedloomError(f"epsilon={epsilon:g} gives no privacy at all: plan a smaller one.")
     while low == 0 and not spends_too_much(high / 2):
         high /= 2
     low = max(low, high / 2)

@@ -30,7 +30,7 @@ class ClientLedger:
     budget: float | None
 
     def uses(self, steps: int) -> int:
-        """How often a client that made so many steps in an exchange has used its noise: once, unless steps count.
+        """How often a client that made this many steps in an exchange has used its noise: once, unless steps count.
 
         Args:
             steps: How many gradient steps it made.
@@ -38,7 +38,7 @@ class ClientLedger:
         return 1
 
     def mechanism(self, samples: int) -> str:
-        """What the epsilon of a use depends on, as a text; budget and delta are no part of it.
+        """What the epsilon of a use depends on, as a text; budget and delta are not part of it.
 
         Args:
             samples: How many training samples the client has.

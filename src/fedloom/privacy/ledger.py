@@ -45,7 +45,7 @@ class PrivacyLedger:
         return self.sampling.amplifies
 
     def spent(self, rounds: int) -> float:
-        """The epsilon that so many rounds spend.
+        """The epsilon that this many rounds spend.
 
         Args:
             rounds: How many rounds.

@@ -32,7 +32,7 @@ from fedloom.secure.secure_sum import MaskedSum
 from fedloom.secure.sum_step import SumSession
 
 MOST_NUMBERS = 1 << 28
-"""The words of a sum have room for the noise of rows of so many numbers."""
+"""The words of a sum have room for the noise of rows of this many numbers."""
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def secure_normal(count: int) -> Tensor:
 
 
 Uniform = Callable[[int], np.ndarray]
-"""Gives so many independent numbers above 0 and at most 1."""
+"""Gives as many independent numbers as asked for, above 0 and at most 1."""
 FEW = 10.0
 """Below this mean the cumulative probabilities of a Poisson distribution are a short table."""
 

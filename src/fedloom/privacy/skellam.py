@@ -11,7 +11,7 @@ in the first and second norm and variance v::
 
     a D2² / (2 v) + min(((2 a - 1) D2² + 6 D1) / (4 v²), 3 D1 / (2 v))
 
-Who takes part is no secret from the server of a secure sum. So neighbours are two cohorts in which one client's row is
+Who takes part is not hidden from the server of a secure sum. So neighbours are two cohorts in which one client's row is
 another one, sensitivities count twice, and drawing clients at random is not counted in favour of anybody.
 """
 
@@ -71,7 +71,7 @@ class SkellamShares:
     def add_noise(self, rows: Tensor, uniform: Uniform = secure_uniform) -> Tensor:
         """Rows of integers with each client's share of the noise.
 
-        A sum of integers modulo a word may wrap; that is no loss of privacy.
+        A sum of integers modulo a word may wrap; that loses no privacy.
 
         Args:
             rows: A row of integers per client, each with a norm of at most ``largest_norm``.

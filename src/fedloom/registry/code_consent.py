@@ -42,7 +42,6 @@ def trust_only(places: Collection[str], reader: str) -> Iterator[None]:
     """Refuse, inside, to load any code but that of files and modules which the user has named.
 
     Args:
-        places: The files and modules.
         reader: What is read, for the error message.
     """
     token = _limit.set(_Limit(frozenset(map(place_of, places)), reader))
@@ -54,7 +53,7 @@ def trust_only(places: Collection[str], reader: str) -> Iterator[None]:
 
 @contextmanager
 def trust_changed_code(trusts: bool = True) -> Iterator[None]:
-    """Let runs go on, inside, with files that are not those they were started with."""
+    """Let runs continue, inside, with files other than those they were started with."""
     token = _trusts_changes.set(trusts)
     try:
         yield
@@ -98,11 +97,7 @@ def place_of(name: str) -> str:
 
 
 def code_digest(place: str) -> str | None:
-    """The SHA-256 of a file, or of a module's file, which is not run; None if there is no such file.
-
-    Args:
-        place: The file or the module.
-    """
+    """The SHA-256 of a file, or of a module's file, which is not run; None if there is no such file."""
     path = Path(place) if place.endswith(".py") else _module_file(place)
     try:
         return None if path is None else hashlib.sha256(path.read_bytes()).hexdigest()
@@ -145,7 +140,7 @@ def remember_notes(values: Mapping[str, Any]) -> None:
 
 
 def refuse_changed_code(values: Mapping[str, Any], where: object) -> None:
-    """Refuse to go on with other files than those that this user started a run or a plan with.
+    """Refuse to continue with files that are not those that this user started a run or a plan with.
 
     Args:
         values: The plain values of its config, with the notes.
@@ -161,7 +156,7 @@ def refuse_changed_code(values: Mapping[str, Any], where: object) -> None:
         elif notes[note] != digest:
             why = "has changed since the run was started"
         elif not is_remembered(place, digest):
-            why = "you have started no run with on this machine"
+            why = "you have not started a run with on this machine"
         else:
             continue
         raise FedloomError(

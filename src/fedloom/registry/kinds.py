@@ -62,4 +62,4 @@ TASKS: Registry[Any] = Registry("task", "fedloom.tasks", builtin.TASKS, None)
 DATASETS: Registry[Any] = Registry("data set", "fedloom.datasets", builtin.DATASETS, None)
 
 PARTS: tuple[Registry[Any], ...] = (SELECTORS, AGGREGATORS, CHANNEL_STEPS, ATTACKS, PREDICTION_STAGES)
-"""The parts of a run that its config names under a key of their own, beside the method."""
+"""The parts of a run that its config names under a key of their own, besides the method."""

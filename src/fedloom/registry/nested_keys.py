@@ -16,7 +16,6 @@ def set_nested(values: dict[str, Any], path: str, value: Any, source: str) -> No
     Args:
         values: The nested dictionaries; missing sections are added.
         path: The keys on the way, joined by dots.
-        value: The value to set.
         source: What an error calls the setting, for instance ``--set local.lr=0.1``.
     """
     *parents, leaf = path.split(".")

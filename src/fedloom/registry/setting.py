@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Setting:
-    """What is declared of a setting beside its type, its range and its default.
+    """What is declared of a setting besides its type, its range and its default.
 
     Args:
         help: What it is, in one line; names of commands are between backquotes.
@@ -66,10 +66,7 @@ class DeclaredSetting:
     """A setting as its declaration has it.
 
     Args:
-        name: Its name.
-        kind: Its type.
         text: Its type as it is written.
-        default: Its default.
         range: What its values are, in words: ``at least 0 and less than 1``; empty without limits.
         setting: Its help, and its option.
     """

@@ -29,7 +29,7 @@ def list_path() -> Path:
 
 
 def remember_code(digests: Mapping[str, str]) -> None:
-    """Add files to the user's list; a list that cannot be written is said, and ``resume`` then asks.
+    """Add files to the user's list; a list that cannot be written is reported, and ``resume`` then asks.
 
     Args:
         digests: The digest of each file or module, by its place.
@@ -47,12 +47,7 @@ def remember_code(digests: Mapping[str, str]) -> None:
 
 
 def is_remembered(place: str, digest: str) -> bool:
-    """Whether this user has started a run with a file as it is.
-
-    Args:
-        place: The file or module.
-        digest: Its digest.
-    """
+    """Whether this user has started a run with a file as it is."""
     try:
         known = list_path().read_text().splitlines(keepends=True)
     except (OSError, ValueError):

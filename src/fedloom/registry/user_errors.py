@@ -26,11 +26,7 @@ class WorkerError(RuntimeError):
 
 
 def describe_error(error: BaseException) -> str:
-    """An exception as ``KeyError: 'logits' (net.py, line 12)``; the place is the last line of the user's own code.
-
-    Args:
-        error: The exception.
-    """
+    """An exception as ``KeyError: 'logits' (net.py, line 12)``; the place is the last line of the user's own code."""
     first = (str(error).strip().splitlines() or [""])[0][:MOST]
     kind = type(error).__name__
     shown = f"{kind}: {first}" if first else kind
@@ -38,11 +34,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def describe_user_error(error: BaseException) -> str | None:
-    """The same for an exception that went through a user's own code; None for any other, which is our mistake.
-
-    Args:
-        error: The exception.
-    """
+    """The same for an exception that went through a user's own code; None for any other, which is our mistake."""
     if isinstance(error, WorkerError):
         return error.described
     return describe_error(error) if _users_line(error) else None

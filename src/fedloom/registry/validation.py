@@ -42,7 +42,6 @@ def validate(kind: Any, values: Any, where: str) -> Any:
 
     Args:
         kind: A pydantic model, a dataclass or any other type that pydantic can build.
-        values: The plain values.
         where: What an error calls the values, for instance the path of their file; empty for arguments of a call.
     """
     check_values(kind, values, where)
@@ -119,7 +118,7 @@ def _section(kind: Any, step: Any) -> Any:
 
 
 def _declared(kind: Any, loc: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What is declared of the field at a place, beside its type."""
+    """What is declared of the field at a place, besides its type."""
     for step in loc[:-1]:
         kind = _section(kind, step)
     if hasattr(kind, "model_fields") and loc[-1] in kind.model_fields:

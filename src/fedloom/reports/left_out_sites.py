@@ -15,7 +15,7 @@ def left_out_table(histories: Histories) -> Iterator[str]:
     """A table with a row per reply that was left out, and one of remarks on replies that count: round, site, of what,
     and reason. Nothing if there is none."""
     yield from _table(
-        histories, "excluded", "Left out", "Replies of sites that were left out; each round went on without them."
+        histories, "excluded", "Left out", "Replies of sites that were left out; each round continued without them."
     )
     yield from _table(histories, "remarks", "Remarks", "Replies that count, with a smaller change or fewer samples.")
 

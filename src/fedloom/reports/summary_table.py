@@ -243,7 +243,7 @@ def cell_text(row: SummaryRow, key: str, score: Score = ACCURACY) -> str:
 
 
 def differences(histories: Histories) -> list[str]:
-    """The config keys, beside method and seed, in which the compared runs differ: a fair comparison has none.
+    """The config keys, besides method and seed, in which the compared runs differ: a fair comparison has none.
 
     Runs of one seed must also have the same fingerprint of data, partition and initial model.
     """

@@ -171,7 +171,6 @@ def client_finding(results: Results, says: str, one: str, other: str) -> StudyFi
     """The finding that the clients of one run are above those of another.
 
     Args:
-        results: What the runs measured.
         says: The sentence.
         one: The label of the run that should be above.
         other: The label of the other.

@@ -184,7 +184,6 @@ def block_table(data: str, maps: Sequence[Sequence[Sequence[int]]]) -> StudyTabl
     """The blocks that KL divergences align, beside the document's.
 
     Args:
-        data: The data set.
         maps: The blocks of each network of the pool, by seed.
     """
     rows = []

@@ -155,7 +155,6 @@ def above(results: Results, says: str, one: str, other: str) -> StudyFinding:
     """The finding that one run is above another.
 
     Args:
-        results: What the runs measured.
         says: The sentence.
         one: The label of the run that should be above.
         other: The label of the other.

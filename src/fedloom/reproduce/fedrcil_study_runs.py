@@ -143,7 +143,6 @@ def above(results: StreamResults, says: str, one: str, other: str) -> StudyFindi
     """The finding that clients of one run are above those of another.
 
     Args:
-        results: What the runs measured.
         says: The document's sentence.
         one: The label of the run that should be above.
         other: The label of the other.
@@ -156,7 +155,6 @@ def forgets_less(results: StreamResults, says: str, one: str, other: str) -> Stu
     """The finding that one run forgets less than another.
 
     Args:
-        results: What the runs measured.
         says: The document's sentence.
         one: The label of the run that should forget less.
         other: The label of the other.
@@ -174,9 +172,7 @@ def setting_sentence(seeds: int, images: str, data: str = DATA, where: str = "th
     """What the runs of a study have in common.
 
     Args:
-        seeds: How many seeds there are.
         images: Which images clients have, in words.
-        data: The data set.
         where: What clients' models are measured on, in words.
     """
     widths = ", ".join(map(str, WIDTHS[data]))

@@ -171,7 +171,7 @@ class Answers:
         return replace(self, wave=self.wave.only(kept), cohorts=tuple(cohorts), decoded=decoded)
 
     def keep(self) -> None:
-        """Write what these clients keep, and note in the round's ledger what their answers cost."""
+        """Write what these clients keep, and add what their answers cost to the costs of the round."""
         for job, answer in self.cohorts:
             self.round.state.client_states.write(job.ids, answer.kept)
         self.round.costs.receive(self.wave, self.costs, self.measured)

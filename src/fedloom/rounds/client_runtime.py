@@ -104,7 +104,7 @@ class ClientRuntime:
         turn: int = PREDICTING,
         trains: bool = False,
     ) -> Cohort:
-        """Clients at work, with what they kept.
+        """The clients of a job, with what they kept.
 
         Args:
             ids: The clients, who have this runtime's models.

@@ -123,7 +123,7 @@ class HostileClients:
             self.told.add("few")
             log.warning(
                 "%s needs at least %s hostile clients with the same model in a round, but a round had %s: what was "
-                "sent is honest (told once in a run)",
+                "sent is honest (logged once per run)",
                 type(self.adversary).__name__.lower(),
                 self.adversary.least_colluders,
                 together,

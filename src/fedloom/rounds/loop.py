@@ -88,7 +88,7 @@ def _check_budget(run: Composition, state: RunState) -> None:
     if run.privacy is not None and budget is not None and run.privacy.spent(state.plays + 1) > budget:
         raise Stopped(
             f"round {state.round + 1} would spend epsilon {run.privacy.spent(state.plays + 1):.4g}, and the budget is "
-            f"{budget:g}: the model of round {state.round} is the last; more noise makes more rounds."
+            f"{budget:g}: the model of round {state.round} is the last; more noise allows more rounds."
         )
 
 

@@ -39,8 +39,8 @@ def refuse_if_rounds_matter(run: Composition) -> None:
         reason = "the learning-rate schedule cosine"
     if reason is not None:
         raise FedloomError(
-            f"{reason} depends on the number of rounds, so a longer run would have been another from round 1 on: start "
-            "a new run with more rounds."
+            f"{reason} depends on the number of rounds, so a longer run would have differed from round 1 on: start a "
+            "new run with more rounds."
         )
 
 

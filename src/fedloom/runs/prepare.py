@@ -75,6 +75,7 @@ def prepare(
     if not deployed:
         try_models(task)
     task, notes = _with_start(task, config)
+    # Before the method adds to the model: runs of different methods are compared by the fingerprint of what they share.
     notes = _notes(task, algorithm, config, deployed, made_of) | notes
     task = algorithm.adapt_task(task)
     execution, executions = executions_of(task, config)
@@ -92,6 +93,7 @@ def prepare(
     if not deployed:
         if config.sample_privacy is not None:
             try_sample_gradients(training)
+        # After all checks: they and the accounting are about the data that honest clients would have.
         task = task if hostile is None else hostile.poison_task(task, config.seed)
     composition = Composition(
         task=task,
@@ -200,7 +202,7 @@ def hostile_clients(config: RunConfig, clients: int) -> HostileClients | None:
 
 
 def _with_start(task: Task, config: RunConfig) -> tuple[Task, dict[str, str]]:
-    """The task with the model that the run starts from, and a note of it; another one than at the start is refused."""
+    """The task with the model that the run starts from, and a note of it; a model that has changed is refused."""
     if config.start_from is None:
         return task, {}
     task = with_start(task, config.start_from)

@@ -289,8 +289,8 @@ def partition_counts(task: Task) -> dict[str, Any]:
         return notes
     counts, names = federation.counts(), list(federation.class_names)
     if federation.seen is not None:  # of all tasks of the stream, or of the last where it has the others' samples too
-        stages = [federation.counts(), *(state.counts() for _, state in federation.later)]
-        counts = np.maximum.reduce(stages)
+        states = [federation.counts(), *(state.counts() for _, state in federation.later)]
+        counts = np.maximum.reduce(states)
     return {
         "counts": counts.tolist(),
         "class_names": ["all classes"] if names and counts.shape[1] == 1 else names,

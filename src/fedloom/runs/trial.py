@@ -114,7 +114,7 @@ def _refuse_single_values(model: nn.Module, error: Exception) -> None:
     for name, layer in model.named_modules():
         if layer in raised and isinstance(layer, nn.GroupNorm | nn.modules.instancenorm._InstanceNorm):
             raise FedloomError(
-                f"{type(layer).__name__} '{name}' of the model normalises single values, of which nothing would be "
+                f"{type(layer).__name__} '{name}' of the model normalises single values, so that nothing would be "
                 "left: use fewer groups or larger maps, or leave it out."
             ) from None
 
@@ -126,7 +126,7 @@ def _form_is_known(task: Task) -> bool:
 
 
 def _check_form(task: Task, outputs: Tensor, targets: Tensor) -> None:
-    """Refuse outputs of another shape than the targets need."""
+    """Refuse outputs whose shape does not suit the targets."""
     classes, wide, several = task.federation.classes, tuple(targets.shape[1:]), targets[0].numel()
     needed, each = {
         "classes": ((classes,), f"{classes} classes need one for each"),

@@ -139,7 +139,7 @@ class CkksAdder:
         self._sum: list[Any] | None = None
 
     def add(self, row: Encrypted) -> None:
-        """Add a row. A ``RefusedMessage`` says that it is none, and then the sum is as before."""
+        """Add a row. A ``RefusedMessage`` says that it is not a row, and then the sum is as before."""
         vectors = [_vector(self._context, text) for text in _part(row, self._width)]
         try:
             self._sum = (
@@ -190,7 +190,7 @@ def _vector(context: Any, text: bytes) -> Any:
         if vector.size() != SLOTS or cipher.scale != SCALE or not _has_form(cipher):
             raise ValueError
     except (ValueError, RuntimeError, TypeError):
-        raise RefusedMessage("bytes that should be an encrypted text are none.") from None
+        raise RefusedMessage("bytes that should be an encrypted text are not.") from None
     return vector
 
 

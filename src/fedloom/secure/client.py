@@ -1,8 +1,8 @@
 """The client's half of a secure sum.
 
-Five stages, each once and in this order: ``advertise`` keys, ``share`` the secrets that undo masks, ``mask`` the row,
+Five phases, each once and in this order: ``advertise`` keys, ``share`` the secrets that undo masks, ``mask`` the row,
 ``confirm`` who survived, ``reveal`` shares (Bonawitz et al., CCS 2017, https://eprint.iacr.org/2017/281, Figure 4).
-What a client refuses, it refuses for good: it answers no further stage of that sum.
+What a client refuses, it refuses for good: it answers no further phase of that sum.
 
 What protects a client, also from a server that lies:
 
@@ -34,29 +34,29 @@ from fedloom.secure.terms import SumTerms
 
 LETTERS = ("share", "confirmation")
 """What two neighbours send each other by way of the server."""
-STAGES = ("advertise", "share", "mask", "confirm", "reveal", "nothing more")
+PHASES = ("advertise", "share", "mask", "confirm", "reveal", "nothing more")
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def _stage(
+def _phase(
     method: Callable[Concatenate[SecureClient, P], T],
 ) -> Callable[Concatenate[SecureClient, P], T]:
-    """A method that is called once, when its stage is next; after a refusal no stage is."""
+    """A method that is called once, when its phase is next; after a refusal no phase is."""
 
     @functools.wraps(method)
     def play(self: SecureClient, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        stage = method.__name__
-        if self._stage != stage:
-            raise RefusedMessage(f"client {self.client} was asked to {stage}, and its next stage is: {self._stage}.")
-        self._stage = STAGES[-1]
+        phase = method.__name__
+        if self._phase != phase:
+            raise RefusedMessage(f"client {self.client} was asked to {phase}, but its next phase is: {self._phase}.")
+        self._phase = PHASES[-1]
         try:
             answer = method(self, *args, **kwargs)
         except RefusedMessage:
             raise
         except ValueError as error:
-            raise RefusedMessage(f"client {self.client} cannot {stage}: {error}.") from None
-        self._stage = STAGES[STAGES.index(stage) + 1]
+            raise RefusedMessage(f"client {self.client} cannot {phase}: {error}.") from None
+        self._phase = PHASES[PHASES.index(phase) + 1]
         return answer
 
     return play
@@ -79,14 +79,14 @@ class SecureClient:
         self.terms, self.client, self.neighbours = terms, client, terms.neighbours(client)
         self._private, self._roster = private, roster
         self._seed = os.urandom(primitives.KEY) if seed is None else seed
-        self._stage = STAGES[0]
+        self._phase = PHASES[0]
         self._keys: dict[int, bytes] = {}  # of the neighbours that advertised: the public keys of their masks
         self._pair_keys: dict[int, bytes] = {}  # the keys of what this client and such a neighbour send each other
         self._seed_shares: dict[int, bytes] = {}  # of the seed of its own mask
         self._shares: dict[int, bytes] = {}  # of the neighbours that shared: both of their shares
         self._survivors: list[int] = []
 
-    @_stage
+    @_phase
     def advertise(self) -> bytes:
         """The client's public keys of this sum, signed."""
         self._seed_shares = self._split("self mask")
@@ -98,7 +98,7 @@ class SecureClient:
         )
         return write_advertisement(keys, self.terms.about, self.client, self._private)
 
-    @_stage
+    @_phase
     def share(self, advertisements: Mapping[int, bytes]) -> dict[int, bytes]:
         """For each neighbour that advertised, encrypted shares of the two secrets that undo this client's masks.
 
@@ -123,7 +123,7 @@ class SecureClient:
             for peer in peers
         }
 
-    @_stage
+    @_phase
     def mask(self, shares: Mapping[int, bytes], values: Words) -> Words:
         """The client's row under its own mask and those towards the neighbours that have shared.
 
@@ -146,7 +146,7 @@ class SecureClient:
             adder.add(row, key, pair_sign(self.client, peer))
         return row
 
-    @_stage
+    @_phase
     def confirm(self, survivors: Sequence[int]) -> dict[int, bytes]:
         """For each neighbour among the survivors, a code that says which list this client was told.
 
@@ -174,7 +174,7 @@ class SecureClient:
         text = self._survivors_text()
         return {peer: self._confirmation(self.client, peer, text) for peer in peers}
 
-    @_stage
+    @_phase
     def reveal(self, confirmations: Mapping[int, bytes]) -> dict[int, bytes]:
         """A share of every neighbour that has shared and of this client: of a survivor its seed's, else its key's.
 
@@ -187,9 +187,7 @@ class SecureClient:
             if peer not in alive or peer not in self._shares:
                 raise RefusedMessage(f"client {peer} confirmed the survivors without being a neighbour among them.")
             if not primitives.is_same(code, self._confirmation(peer, self.client, text)):
-                raise RefusedMessage(
-                    f"client {peer} was told other survivors than client {self.client}: nothing is revealed."
-                )
+                raise RefusedMessage(f"client {peer} was given other survivors: client {self.client} reveals nothing.")
         shares = {
             peer: both[: shamir.SHARE] if peer in alive else both[shamir.SHARE :] for peer, both in self._shares.items()
         }

@@ -1,4 +1,4 @@
-"""Both halves of a secure sum as stages: what the protocol's messages look like as tensors.
+"""Both halves of a secure sum as phases: what the protocol's messages look like as tensors.
 
 A client whose message cannot be read has dropped out; the protocol says whether the sum survives that.
 """
@@ -19,7 +19,7 @@ from fedloom.secure.client import SecureClient
 from fedloom.secure.messages import join, part
 from fedloom.secure.quantise import Words, tensor_of_words, words_of_tensor
 from fedloom.secure.server import SecureServer
-from fedloom.secure.sum_step import ROWS, RefusedMessage, ServerHalf, ServerKeys, SumKeys, SumStage, Total, identify_all
+from fedloom.secure.sum_step import ROWS, RefusedMessage, ServerHalf, ServerKeys, SumKeys, SumPhase, Total, identify_all
 from fedloom.secure.terms import SumTerms
 
 _ENTRY = struct.Struct(">II")
@@ -34,12 +34,12 @@ def masked_sum(terms: SumTerms, keys: ServerKeys) -> ServerHalf:
     """The server's half: keys, shares of what undoes masks, rows, who is in the sum, and the shares that undo them."""
     roster: dict[int, bytes] = {}
     server = SecureServer(terms, roster)
-    answers = yield SumStage("advertise", {client: {} for client in terms.invited})
+    answers = yield SumPhase("advertise", {client: {} for client in terms.invited})
     introductions = _read_all(answers, "introduction", server)
     roster |= identify_all(keys.identify, introductions)
     known = {client: answers[client] for client in introductions}
     routed = server.route_advertisements(_read_all(known, "keys", server))
-    answers = yield SumStage(
+    answers = yield SumPhase(
         "share",
         {
             client: {
@@ -50,14 +50,14 @@ def masked_sum(terms: SumTerms, keys: ServerKeys) -> ServerHalf:
         },
     )
     routed = server.route_shares(_part_all(answers, "shares", server))
-    answers = yield SumStage(ROWS, {client: {"shares": _letters(join(own))} for client, own in routed.items()})
+    answers = yield SumPhase(ROWS, {client: {"shares": _letters(join(own))} for client, own in routed.items()})
     for client, words in _rows(answers, server).items():
         server.add(client, words)
     survivors = server.survivors()
     told = torch.tensor(survivors)
-    answers = yield SumStage("confirm", {client: {"survivors": told} for client in survivors})
+    answers = yield SumPhase("confirm", {client: {"survivors": told} for client in survivors})
     routed = server.route_confirmations(_part_all(answers, "codes", server))
-    answers = yield SumStage("reveal", {client: {"codes": _letters(join(own))} for client, own in routed.items()})
+    answers = yield SumPhase("reveal", {client: {"codes": _letters(join(own))} for client, own in routed.items()})
     row = server.unmask(_part_all(answers, "shares", server))
     for reason in server.refused.values():
         log.warning("a secure sum continues without a message: %s", reason)
@@ -78,27 +78,27 @@ class MaskedHalf:
         self.survivors, self.opening = b"", b""
         self.client = SecureClient(terms, client, keys.private, self.roster, os.urandom(32))
 
-    def answer(self, stage: str, got: Mapping[str, Tensor], row: Tensor | None) -> dict[str, Tensor]:
-        """What the client answers in a stage."""
-        if stage == "advertise":
+    def answer(self, phase: str, got: Mapping[str, Tensor], row: Tensor | None) -> dict[str, Tensor]:
+        """What the client answers in a phase."""
+        if phase == "advertise":
             return {"keys": _letters(self.client.advertise()), "introduction": _letters(self.keys.introduction)}
-        if stage == "share":
+        if phase == "share":
             self.roster |= identify_all(self.keys.identify, part_introductions(_bytes(got, "introductions")))
             return {"shares": _letters(join(self.client.share(part(_bytes(got, "keys")))))}
-        if stage == ROWS and row is not None:
+        if phase == ROWS and row is not None:
             return {"row": tensor_of_words(self.client.mask(part(_bytes(got, "shares")), words_of_tensor(row)))}
-        if stage == "confirm":
+        if phase == "confirm":
             survivors = got.get("survivors")
             if survivors is None or survivors.dtype != torch.int64 or survivors.dim() != 1:
                 raise RefusedMessage("the list of survivors is missing.")
             codes = _letters(join(self.client.confirm(survivors.tolist())))
             self.survivors = survivors.numpy().tobytes()
             return {"codes": codes}
-        if stage == "reveal":
+        if phase == "reveal":
             shares = _letters(join(self.client.reveal(part(_bytes(got, "codes")))))
             self.opening = self.survivors
             return {"shares": shares}
-        raise RefusedMessage(f"a secure sum has no stage {stage[:20]!r}.")
+        raise RefusedMessage(f"a secure sum has no phase {phase[:20]!r}.")
 
 
 def _letters(text: bytes) -> Tensor:

@@ -42,8 +42,8 @@ from fedloom.secure.sum_step import (
     ServerHalf,
     ServerKeys,
     SumKeys,
+    SumPhase,
     SumSession,
-    SumStage,
     SumStep,
     Total,
 )
@@ -100,8 +100,8 @@ class CKKS(SumStep):
         return torch.uint8, (shape[0], encrypted_bytes(shape[1]))
 
     def server_half(self, session: SumSession, keys: ServerKeys) -> ServerHalf:
-        """Two stages: encrypted rows, and the opened sum."""
-        answers = yield SumStage(ROWS, {client: {} for client in session.ids})
+        """Two phases: encrypted rows, and the opened sum."""
+        answers = yield SumPhase(ROWS, {client: {} for client in session.ids})
         adder: CkksAdder | None = None
         added: list[int] = []
         for client, row in _encrypted_rows(answers).items():
@@ -115,7 +115,7 @@ class CKKS(SumStep):
         if adder is None or len(added) < self.least:
             raise Abandoned(f"{len(added)} clients sent their rows, and a homomorphic sum needs {self.least}")
         total = torch.from_numpy(adder.total())
-        answers = yield SumStage("open", {client: {"total": total} for client in added})
+        answers = yield SumPhase("open", {client: {"total": total} for client in added})
         return Total(_majority_row(answers, len(total), self.least), tuple(sorted(added)))
 
     def client_half(self, session: SumSession, client: int, keys: SumKeys) -> ClientHalf:
@@ -137,12 +137,12 @@ class EncryptedHalf:
     def __init__(self, site: CkksSite) -> None:
         self.site, self.width, self.opening = site, 0, b""
 
-    def answer(self, stage: str, got: Mapping[str, Tensor], row: Tensor | None) -> dict[str, Tensor]:
+    def answer(self, phase: str, got: Mapping[str, Tensor], row: Tensor | None) -> dict[str, Tensor]:
         """The client's row, encrypted; then the sum, opened once."""
-        if stage == ROWS and row is not None:
+        if phase == ROWS and row is not None:
             self.width = len(row)
             return {"row": torch.from_numpy(self.site.encrypt(row))}
-        if stage != "open" or not self.width or "total" not in got:
+        if phase != "open" or not self.width or "total" not in got:
             raise RefusedMessage("a homomorphic sum is opened once, after the client has sent its row.")
         opened, self.width = self.site.decrypt(got["total"].numpy(), self.width), 0
         exact = (opened / STEP).round() * STEP

@@ -26,7 +26,7 @@ def join(messages: Mapping[int, bytes]) -> bytes:
     """
     lengths = {len(message) for message in messages.values()}
     if len(lengths) > 1:
-        raise ValueError(f"messages of one stage have one length, got {sorted(lengths)}")
+        raise ValueError(f"messages of one phase have one length, got {sorted(lengths)}")
     entries = (client.to_bytes(4, "big") + message for client, message in sorted(messages.items()))
     return lengths.pop().to_bytes(4, "big") + b"".join(entries) if lengths else b""
 
@@ -45,7 +45,7 @@ def part(text: bytes) -> dict[int, bytes]:
     entries = [text[at : at + size] for at in range(4, len(text), size)]
     clients = [int.from_bytes(entry[:4], "big") for entry in entries]
     if clients != sorted(set(clients)):
-        raise RefusedMessage("the messages of a stage are not in the order of their clients.")
+        raise RefusedMessage("the messages of a phase are not in the order of their clients.")
     return {client: entry[4:] for client, entry in zip(clients, entries, strict=True)}
 
 

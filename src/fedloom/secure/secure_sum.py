@@ -42,7 +42,7 @@ class MaskedSum(SumStep):
         least_clients: The fewest clients that a sum is asked of; a site takes part in no smaller one.
     """
 
-    first_stage: ClassVar[str] = "advertise"
+    first_phase: ClassVar[str] = "advertise"
 
     bits: Annotated[int, Ge(2), Le(32)] = 20
     dropouts: ShareBelowOne = 1 / 3

@@ -1,11 +1,11 @@
 """The server's half of a secure sum: it carries messages between clients, adds masked rows and removes the masks.
 
-Each stage takes what clients answered and returns what each of them is sent next. A client whose message cannot be
+Each phase takes what clients answered and returns what each of them is sent next. A client whose message cannot be
 right counts as one that dropped out, and ``refused`` says why. With too many of them the sum is ``Abandoned``: nothing
 was learned, and the next one begins anew.
 
 A secret that shares gave back is compared with what its client advertised, and each share against the digest that its
-owner sent, so a wrong share is found and named, and the others are used. Whatever clients send, no stage ends in
+owner sent, so a wrong share is found and named, and the others are used. Whatever clients send, no phase ends in
 another way than these two.
 """
 

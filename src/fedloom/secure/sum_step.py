@@ -1,8 +1,8 @@
 """A step of the channel that lets only sums leave: the server learns the sum over clients, and no single row.
 
 It is the last step. A client's half multiplies its change by its weight, codes both as one row, and hides that row;
-the halves of server and clients then talk in stages until the server has the sum. In a simulation both halves run in
-one process, in a deployment each on its own machine: the stages and their bytes are the same.
+the halves of server and clients then talk in phases until the server has the sum. In a simulation both halves run in
+one process, in a deployment each on its own machine: the phases and their bytes are the same.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fedloom.core.privacy import PlannedRun
 RARE = 1e-3
 """The chance that a run may have of a round that is too small for a sum."""
 ROWS = "rows"
-"""The stage in which clients train and send their hidden rows."""
+"""The phase in which clients train and send their hidden rows."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class SumSession:
 
 
 @dataclass(frozen=True)
-class SumStage:
+class SumPhase:
     """One exchange between the halves.
 
     Args:
-        name: The name of the stage.
+        name: The name of the phase.
         each: What each client gets; only these clients are asked.
     """
 
@@ -137,17 +137,17 @@ class ClientHalf(Protocol):
     opening: bytes
     """What the server learns if the client continues: whose sum, or which. Empty while that is open."""
 
-    def answer(self, stage: str, got: Mapping[str, Tensor], row: Tensor | None) -> dict[str, Tensor]:
-        """What the client answers in a stage; a ``FedloomError`` says why it does not.
+    def answer(self, phase: str, got: Mapping[str, Tensor], row: Tensor | None) -> dict[str, Tensor]:
+        """What the client answers in a phase; a ``FedloomError`` says why it does not.
 
         Args:
             got: What the server sent it.
-            row: Its coded row, in the stage ``rows``.
+            row: Its coded row, in the phase ``rows``.
         """
 
 
-ServerHalf = Generator[SumStage, Mapping[int, Mapping[str, Tensor]], Total]
-"""The server's half: it yields a stage, gets the answers of those who answered, and returns the sum."""
+ServerHalf = Generator[SumPhase, Mapping[int, Mapping[str, Tensor]], Total]
+"""The server's half: it yields a phase, gets the answers of those who answered, and returns the sum."""
 
 
 @dataclass(frozen=True)
@@ -166,8 +166,8 @@ class SumStep(ChannelStep):
     }
     least: ClassVar[int] = 2
     """The fewest clients in any sum: the sum of one is its row."""
-    first_stage: ClassVar[str] = ROWS
-    """The name of the stage that a sum begins with."""
+    first_phase: ClassVar[str] = ROWS
+    """The name of the phase that a sum begins with."""
 
     def check_rounds(self, plan: PlannedRun) -> None:
         """Refuse draws of which some may be too small for a sum."""

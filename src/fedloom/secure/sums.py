@@ -127,7 +127,7 @@ class Sums:
 
 
 def channel_of(algorithm: Algorithm, steps: tuple[ChannelStep, ...]) -> Channel:
-    """The channel of some steps; a step that lets only sums leave is none of its steps.
+    """The channel of some steps; a step that lets only sums leave is not one of its steps.
 
     Args:
         algorithm: The method.
@@ -155,8 +155,8 @@ class Summed:
     Args:
         total: The sum.
         results: The results of the jobs without replies; None for a client that is not in the sum.
-        bytes_up: What clients sent, in all stages.
-        bytes_down: What they got in all stages, without the method's own message.
+        bytes_up: What clients sent, in all phases.
+        bytes_down: What they got in all phases, without the method's own message.
     """
 
     total: Total
@@ -177,19 +177,19 @@ def play_sum(step: SumStep, session: SumSession, rows: Mapping[int, Tensor]) -> 
     halves = {client: step.client_half(session, client, keys[client]) for client in session.ids}
     server, up, down = step.server_half(session, server_keys), 0, 0
     try:
-        stage = next(server)
+        phase = next(server)
         while True:
             answers = {}
-            for client, got in stage.each.items():
-                if client in rows or stage.name != ROWS:
+            for client, got in phase.each.items():
+                if client in rows or phase.name != ROWS:
                     try:
-                        row = rows[client] if stage.name == ROWS else None
-                        answers[client] = halves[client].answer(stage.name, got, row)
+                        row = rows[client] if phase.name == ROWS else None
+                        answers[client] = halves[client].answer(phase.name, got, row)
                     except FedloomError as error:  # a client that refuses has dropped out
                         log.warning("client %s dropped out of a sum: %s", client, error)
-            down += sum(tensor.nbytes for got in stage.each.values() for tensor in got.values())
+            down += sum(tensor.nbytes for got in phase.each.values() for tensor in got.values())
             up += sum(tensor.nbytes for answer in answers.values() for tensor in answer.values())
-            stage = server.send(answers)
+            phase = server.send(answers)
     except StopIteration as end:
         total: Total = end.value
         return total, up, down

@@ -21,7 +21,7 @@ class SumTerms:
     Args:
         run: Names the run; no other run may have the same name.
         invited: The numbers of the clients that were asked.
-        dropouts: The largest share of them that may drop out, at any stage.
+        dropouts: The largest share of them that may drop out, at any phase.
         colluders: The largest share of them that may help the server.
         attempt: Counts the waves of the round. A round that is tried again has new keys, and the same terms.
     """

@@ -97,7 +97,7 @@ def _entry(name: str, who: Who | Mapping[str, Any]) -> ModelOwners:
     entry: ModelOwners = validate(ModelOwners, table, where)
     found = [key for key in ("share", "clients", "device") if getattr(entry, key) is not None]
     if len(found) != 1:
-        said = f"{' and '.join(found)} each say who has it" if found else "it is not said who has it"
+        said = f"{' and '.join(found)} each say who has it" if found else "nothing says who has it"
         raise FedloomError(f"{where}: {said}: give one of share, clients and device.")
     if entry.share is not None and not 0 < entry.share <= 1:
         raise FedloomError(f"{where}: share={entry.share}: a share is above 0 and at most 1.")

@@ -123,7 +123,7 @@ def task_of(
     """
     columns = federation.columns
     if objective is not None and loss is not None:
-        raise FedloomError("objective and loss both say what is trained by: give one.")
+        raise FedloomError("objective and loss both say what the model is trained by: give one.")
     table = complete_models(models or {})
     if model is None and table:
         model = str(next(iter(table.values()))["model"])

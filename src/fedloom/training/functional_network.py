@@ -15,7 +15,7 @@ from fedloom.training.keyed_dropout import rewind
 
 
 class FunctionalNetwork:
-    """A model with other weights than its own, as ``core.network.Network`` describes it."""
+    """A model with weights that are not its own, as ``core.network.Network`` describes it."""
 
     def __init__(
         self, model: nn.Module, tensors: Mapping[str, Tensor], mask: Tensor, step: Tensor | None = None

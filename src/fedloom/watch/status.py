@@ -14,7 +14,7 @@ Kind = Literal["run", "server", "site"]
 FEWEST_SECONDS, MEDIANS = 60.0, 10.0
 """A run is stalled if no round ended for this many seconds, and for this many times the median of its rounds."""
 FIRST_ROUND = 600.0
-"""Seconds for the first round, of which nothing is known."""
+"""Seconds for the first round, whose duration is not known yet."""
 
 REASON_CLASSES = {
     "late": ("no answer within", "too late"),

@@ -51,7 +51,7 @@ def test_models_without_stages_and_wrong_names_are_refused_in_a_sentence():
     with pytest.raises(FedloomError, match="Sequential names no stages"):
         stage_names(model)
     model.stages = ("0", "seven")
-    with pytest.raises(FedloomError, match="the stage 'seven' of Sequential is none of its submodules: it has 0, 1"):
+    with pytest.raises(FedloomError, match="the stage 'seven' of Sequential is not one of its submodules: it has 0, 1"):
         stage_names(model)
     model.stages = ("0",)
     with pytest.raises(FedloomError, match="until=2: the model has the stages 1 to 1"):

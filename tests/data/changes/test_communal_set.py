@@ -127,7 +127,7 @@ def test_a_number_a_table_and_a_config_are_the_same_task(tmp_path):
     ("settings", "says"),
     [
         ({"communal": 0.2, "communal_per_class": 3}, "communal and communal_per_class both set samples aside"),
-        ({"communal": {"labelled": True}}, "give the share of the training data, or the path of a file: one of both"),
+        ({"communal": {"labelled": True}}, "give the share of the training data, or the path of a file, not both"),
         ({"communal": 1.2}, r"communal\.share=1\.2: it must be less than 1"),
         ({"communal": "half"}, "communal"),
         ({"communal": {"part": 0.2}}, "part"),

@@ -173,7 +173,7 @@ def test_init_takes_requests_too(tmp_path):
     ("site", "sentence"),
     [
         ("north", "north exists already|north belongs to this deployment already"),
-        ("North", "taken but for its capital letters"),
+        ("North", "differs from an existing name only in capital letters"),
         ("../x", "site name '../x'"),
         ("server", "that name is the operator's"),
     ],

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from fedloom.core.errors import FedloomError
-from fedloom.deploy.protocol.sum_requests import MOST, STAGE
+from fedloom.deploy.protocol.sum_requests import MOST, PHASE
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.site.openings import Openings
 from fedloom.secure.secure_sum import SecureSum
@@ -34,18 +34,18 @@ def certified(made: Plan, folder: Path, **settings: Any) -> Local:
     return local
 
 
-def stage_of(local: Local, sent: Sent) -> str:
-    """The stage of a sum that a message belongs to; empty for other messages."""
+def phase_of(local: Local, sent: Sent) -> str:
+    """The phase of a sum that a message belongs to; empty for other messages."""
     data = local.transport.down[int(sent.name.removeprefix("letter-"))][1]
-    letters = unpack(data, SiteRequest, 1 << 40)[1].get(STAGE)
+    letters = unpack(data, SiteRequest, 1 << 40)[1].get(PHASE)
     return "" if letters is None else bytes(letters.tolist()).decode()
 
 
-def silence(local: Local, stage: str, *clients: int) -> None:
-    """Let some clients not answer one stage of round 2."""
+def silence(local: Local, phase: str, *clients: int) -> None:
+    """Let some clients not answer one phase of round 2."""
 
     def meddle(sent: Sent) -> Any:
-        hit = sent.request.round == 2 and sent.node in clients and stage_of(local, sent) == stage
+        hit = sent.request.round == 2 and sent.node in clients and phase_of(local, sent) == phase
         return None if hit else sent.answer
 
     local.transport.meddle = meddle
@@ -86,29 +86,29 @@ def test_what_a_site_sends_is_not_its_row(tmp_path):
         assert float((row.abs() > 1 << 24).float().mean()) > 0.95
 
 
-@pytest.mark.parametrize("stage", ["advertise", "share", "rows"])
-def test_a_site_that_drops_out_before_its_row_is_left_out(tmp_path, stage):
+@pytest.mark.parametrize("phase", ["advertise", "share", "rows"])
+def test_a_site_that_drops_out_before_its_row_is_left_out(tmp_path, phase):
     local = certified(plan(), tmp_path)
-    silence(local, stage, SOUTH)
+    silence(local, phase, SOUTH)
     history = local.play()
     assert [record["selected"] for record in history.records] == [ALL, BUT_SOUTH, ALL]
     assert history.row is not None
     assert torch.allclose(history.row, simulate(plan(), {2: BUT_SOUTH}).row, atol=1e-4)
 
 
-@pytest.mark.parametrize("stage", ["confirm", "reveal"])
-def test_a_site_that_drops_out_after_its_row_is_in_the_sum(tmp_path, stage):
+@pytest.mark.parametrize("phase", ["confirm", "reveal"])
+def test_a_site_that_drops_out_after_its_row_is_in_the_sum(tmp_path, phase):
     local = certified(plan(), tmp_path)
-    silence(local, stage, SOUTH)
+    silence(local, phase, SOUTH)
     history = local.play()
     assert [record["selected"] for record in history.records] == [ALL] * 3
     assert torch.equal(history.row, simulate(plan()).row)
 
 
-@pytest.mark.parametrize("stage", ["advertise", "rows", "reveal"])
-def test_with_one_dropout_too_many_the_round_is_given_up_and_the_next_try_works(tmp_path, stage):
+@pytest.mark.parametrize("phase", ["advertise", "rows", "reveal"])
+def test_with_one_dropout_too_many_the_round_is_given_up_and_the_next_try_works(tmp_path, phase):
     local = certified(plan(), tmp_path, retries=0)
-    silence(local, stage, SOUTH, WEST)
+    silence(local, phase, SOUTH, WEST)
     with pytest.raises(FedloomError, match="1 of 3 clients have"):
         local.play()
     local.transport.meddle = lambda sent: sent.answer
@@ -120,7 +120,7 @@ def test_a_site_with_the_certificate_of_another_is_not_believed(tmp_path):
     stolen: dict[str, torch.Tensor] = {}
 
     def meddle(sent: Sent) -> Any:
-        if stage_of(local, sent) != "advertise":
+        if phase_of(local, sent) != "advertise":
             return sent.answer
         if sent.node == 0:
             stolen.update(unpack(sent.answer, SiteAnswer, 1 << 40)[1])
@@ -135,7 +135,7 @@ def test_a_site_that_was_restarted_in_a_sum_drops_out_of_it(tmp_path):
     local = certified(plan(), tmp_path)
 
     def meddle(sent: Sent) -> Any:
-        if sent.request.round == 2 and sent.node == SOUTH and stage_of(local, sent) == "share":
+        if sent.request.round == 2 and sent.node == SOUTH and phase_of(local, sent) == "share":
             local.sites[SOUTH] = local.site(SOUTH)
         return sent.answer
 

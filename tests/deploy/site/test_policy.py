@@ -117,7 +117,7 @@ def test_a_run_can_be_named_by_its_digest(tmp_path):
 
 def test_requests_of_another_run_are_refused(tmp_path):
     answer, _ = ask(open_site(tmp_path), "update", run="another")
-    assert answer.error == f"{REFUSED}it belongs to another run than the one in this site's folder"
+    assert answer.error == f"{REFUSED}it belongs to a different run from the one in this site's folder"
 
 
 def test_scores_that_go_with_an_update_are_withheld_and_the_update_is_not(tmp_path):

@@ -32,10 +32,10 @@ def client(folder: Folder) -> None:
 def run(
     folder: Folder,
     new: Annotated[
-        bool, typer.Option("--new", help="Begin a new run, with the sites of now; the last one's folder is kept.")
+        bool, typer.Option("--new", help="Begin a new run with the current sites; the last run's folder is kept.")
     ] = False,
     from_round: Annotated[
-        int | None, typer.Option("--from-round", help="Go on after this earlier round; what came later is forgotten.")
+        int | None, typer.Option("--from-round", help="Continue after this earlier round; later rounds are discarded.")
     ] = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,

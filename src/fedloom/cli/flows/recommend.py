@@ -119,7 +119,6 @@ def load_recommender(path: Path, client: str | None, trust: Sequence[str] | None
     """A recommender from an exported model, from a site's folder, or from a run's folder.
 
     Args:
-        path: The file or the folder.
         client: Whose model, by name; needed where every client of a run has its own.
         trust: Files of own code that the folder names and that may run.
     """

@@ -1,4 +1,4 @@
-"""The stages of a model: the modules whose outputs methods look at, beside the model's own outputs.
+"""The stages of a model: the modules whose outputs methods look at, besides the model's own outputs.
 
 A model names them in order, as it declares its parts: ``stages = ("3", "4", "5")`` in its class, or
 ``model.stages = (...)`` for a module that somebody else wrote. A name is that of a submodule.
@@ -29,7 +29,7 @@ def stage_names(model: nn.Module) -> tuple[str, ...]:
     for name in names:
         if name not in modules or not name:
             raise FedloomError(
-                f"the stage '{name}' of {kind} is none of its submodules: it has {', '.join(list(modules)[1:])}."
+                f"the stage '{name}' of {kind} is not one of its submodules: it has {', '.join(list(modules)[1:])}."
             )
     return tuple(names)
 

@@ -222,7 +222,7 @@ def chain_layers(model: nn.Module) -> tuple[ChainLayer, ...]:
                 "its like, and pooling."
             )
     if slots or len(found) < 2:
-        raise FedloomError("federated_dropout needs a model with a hidden layer, and nothing beside its layers.")
+        raise FedloomError("federated_dropout needs a model with a hidden layer, and nothing besides its layers.")
     return tuple(found)
 
 

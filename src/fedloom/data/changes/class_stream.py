@@ -87,7 +87,7 @@ def with_class_stream(
     if target_kind(y) != "classes":
         raise FedloomError("stream divides classes into tasks, but these targets are not classes: leave it out.")
     if federation.later:
-        raise FedloomError("stream: the data change in concept drift already: use one of both.")
+        raise FedloomError("stream: the data change in concept drift already: use only one of them.")
     parts = stream.classes(federation.classes, seed)
     states, seen = list[Federation](), list[int]()
     for number, now in enumerate(parts, start=1):

@@ -45,7 +45,7 @@ class Communal:
     def __post_init__(self) -> None:
         check_settings(self, "communal")
         if (self.share is None) == (self.path is None):
-            raise FedloomError("communal: give the share of the training data, or the path of a file: one of both.")
+            raise FedloomError("communal: give the share of the training data, or the path of a file, not both.")
 
 
 def share_as_table(value: object, kind: type, key: str, example: str) -> object:

@@ -60,7 +60,7 @@ def federation_of_table(
     table, own_test = table.rows(there), None if own_test is None else own_test[there]
     inputs = [name for name in table.columns if name not in {*names, client, group}]
     if not inputs:
-        raise FedloomError(f"{table.where} has no feature column beside '{names[0]}': add the inputs.")
+        raise FedloomError(f"{table.where} has no feature column besides '{names[0]}': add the inputs.")
     if len(table) < 2:
         raise FedloomError(f"{table.where} has 1 sample: give at least two, one to train on and one to test on.")
     targets = table_targets(table, names, kind, classes)

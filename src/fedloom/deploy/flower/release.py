@@ -15,7 +15,7 @@ thread keeps some, and a SuperLink grows for hundreds of rounds."""
 
 
 def check_flower() -> None:
-    """Raise an error if Flower is missing or has another version than the one this room was written for."""
+    """Raise an error if Flower is missing or has a version that this folder was not written for."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

@@ -1,4 +1,4 @@
-"""What a site hears from its server beside Flower: why it is refused, how its clock differs, renewed certificates.
+"""What Flower does not tell a site: why it is refused, how its clock differs, renewed certificates.
 
 The site asks through the same door as Flower, with its certificate, before it joins and every few seconds after that
 (``reception.py`` answers). The dates of the server's certificate are checked by the server's clock here, and not by
@@ -195,7 +195,6 @@ class ServerContact:
 
     Args:
         folder: The site's folder.
-        settings: Its settings.
         say: Gets lines for the user.
         renewed: Called when renewed certificates are in the folder.
     """

@@ -22,7 +22,7 @@ from fedloom.deploy.flower.local_socket import connection_errors
 from fedloom.deploy.flower.release import check_flower
 from fedloom.deploy.flower.server_half import MODULE as SERVER_HALF
 from fedloom.deploy.operate.programs import is_listening
-from fedloom.deploy.operate.supervise import Say, pid_file
+from fedloom.deploy.operate.supervise import LinePrinter, pid_file
 from fedloom.deploy.participant_folder import (
     FLOWER,
     OUTCOME,
@@ -52,7 +52,7 @@ SITE_STATES = {OPENED: "its data are read; it is not connected yet", READY: "con
 Observer = Callable[[dict[str, Any]], None]
 
 
-def run(folder: Path, say: Say, observe: Observer, new: bool = False, from_round: int | None = None) -> Path:
+def run(folder: Path, say: LinePrinter, observe: Observer, new: bool = False, from_round: int | None = None) -> Path:
     """Start a deployment's run, or continue it, and wait for its end.
 
     Args:
@@ -186,7 +186,7 @@ def _is_alive(process: int) -> bool:
         return True
 
 
-def _follow(run_folder: Path, records: RecordTail, say: Say, observe: Observer) -> Any:
+def _follow(run_folder: Path, records: RecordTail, say: LinePrinter, observe: Observer) -> Any:
     """Show a run's rounds as they end; the outcome, or None if the server half died."""
     shown, started = "", time.monotonic()
     while True:

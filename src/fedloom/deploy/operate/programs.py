@@ -119,8 +119,6 @@ def wait_until_ready(
     """Wait until a program is ready.
 
     Args:
-        program: The program.
-        ready: Whether it is ready.
         explain: Makes an error message from its output.
         failed: Output that means failure.
         seconds: How long to wait.
@@ -145,7 +143,6 @@ def check_free(port: int, what: str, host: str = "127.0.0.1") -> None:
     """Raise an error if another program has a port; wait a moment, since one that was just killed may still hold it.
 
     Args:
-        port: The port.
         what: The setting that says which it is.
         host: The loopback address that it is for.
     """

@@ -1,4 +1,4 @@
-"""What the server tells its sites beside Flower: the time, renewed certificates, and why a site is refused.
+"""What the server tells its sites and Flower does not: the time, renewed certificates, and why a site is refused.
 
 Flower tells a site that it may not join, and not why. So a site also asks here, before it joins and every few seconds
 after that, through nginx, which knows by the site's certificate who asks. What sites tell is in ``flower/sites.json``,

@@ -27,7 +27,7 @@ from fedloom.deploy.operate.programs import (
     wait_until_ready,
 )
 from fedloom.deploy.operate.reception import open_reception
-from fedloom.deploy.operate.supervise import Say, keep_running, pid_file, stop_on_sigterm, stop_reason
+from fedloom.deploy.operate.supervise import LinePrinter, keep_running, pid_file, stop_on_sigterm, stop_reason
 from fedloom.deploy.participant_folder import FLOWER, SERVER_FILE, make_private
 from fedloom.deploy.provision.certificates import check_certificates
 from fedloom.deploy.provision.change_files import finish_change
@@ -37,7 +37,7 @@ from fedloom.deploy.provision.signature import check_signature
 from fedloom.deploy.settings import ServerSettings, load_server, refuse_other_participant
 
 
-def run_server(folder: Path, say: Say) -> None:
+def run_server(folder: Path, say: LinePrinter) -> None:
     """Run a deployment's server until it is stopped."""
     check_flower()
     finish_change(folder)

@@ -20,14 +20,14 @@ from fedloom.deploy.operate.programs import (
     start_program,
     wait_until_ready,
 )
-from fedloom.deploy.operate.supervise import Say, keep_running, pid_file, stop_on_sigterm, stop_reason
+from fedloom.deploy.operate.supervise import LinePrinter, keep_running, pid_file, stop_on_sigterm, stop_reason
 from fedloom.deploy.participant_folder import FLOWER, SITE_FILE
 from fedloom.deploy.provision.change_files import finish_change
 from fedloom.deploy.provision.signature import check_signature
 from fedloom.deploy.settings import OPENED, READY, SiteSettings, load_site, refuse_other_participant
 
 
-def run_site(folder: Path, say: Say) -> None:
+def run_site(folder: Path, say: LinePrinter) -> None:
     """Run a site until it is stopped."""
     check_flower()
     finish_change(folder)
@@ -86,7 +86,7 @@ def _start_site_process(folder: Path) -> Program:
     return program
 
 
-def start_supernode(folder: Path, settings: SiteSettings, contact: ServerContact, say: Say) -> Program:
+def start_supernode(folder: Path, settings: SiteSettings, contact: ServerContact, say: LinePrinter) -> Program:
     """Start Flower's SuperNode, and wait until the server has admitted it."""
     command = supernode_command(folder.resolve())
     log_file = folder / "logs" / "supernode.log"

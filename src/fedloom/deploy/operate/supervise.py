@@ -15,7 +15,8 @@ from fedloom.deploy.operate.connection_error import connection_error
 from fedloom.deploy.operate.programs import PidFile, Program
 from fedloom.deploy.participant_folder import FLOWER
 
-Say = Callable[[str], None]
+LinePrinter = Callable[[str], None]
+"""Shows the user one line."""
 PAUSE = 1.0
 """Seconds before a program that died is restarted."""
 TOO_SOON, TOO_OFTEN = 30.0, 8
@@ -30,7 +31,7 @@ def pid_file(folder: Path) -> PidFile:
 def keep_running(
     programs: list[Program],
     restart: list[Callable[[], Program]],
-    say: Say,
+    say: LinePrinter,
     checks: Sequence[Callable[[], None]] = (),
     together: bool = False,
 ) -> NoReturn:

@@ -69,7 +69,7 @@ class Blueprint:
     global_test: SampleColumns | None = None
     """The samples of the global test set, or the whole graph with its test nodes; for the server only."""
     constants: Mapping[str, Tensor] = field(default_factory=dict)
-    """What the initial model has beside its row: frozen parameters, masks and tables, by name."""
+    """What the initial model has besides its row: frozen parameters, masks and tables, by name."""
     architectures: tuple[InitialModel, ...] = ()
     """The initial models of the sites, where they differ."""
     server_set: SampleColumns | None = None
@@ -85,7 +85,6 @@ class Blueprint:
         """The blueprint of a run; its task is built and checked as for a simulation.
 
         Args:
-            config: The run's config.
             sites: The names of the training sites, by client number.
         """
         names = tuple(sites)
@@ -138,7 +137,6 @@ class Blueprint:
         """The blueprint of a participant's folder.
 
         Args:
-            folder: The folder.
             trusted: Files of the user's own that take the places of those in the folder.
         """
         for name in (CONFIG, SCHEMA, INITIAL):
@@ -224,7 +222,6 @@ class Blueprint:
         of the training sites; all of its samples are for testing, and are the global test set of its task.
 
         Args:
-            settings: The site's settings.
             folder: The site's folder; the path of its data is relative to it.
         """
         config, schema, client = self.config, self.schema, settings.client

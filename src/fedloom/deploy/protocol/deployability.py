@@ -17,9 +17,7 @@ def check_deployable(config: RunConfig, task: Task, algorithm: Algorithm, sites:
     """Raise an error for a run that only a simulation can do, and if the sites are not the task's clients.
 
     Args:
-        config: The run's config.
         task: Its simulated task.
-        algorithm: Its method.
         sites: The names of the training sites, by client number.
     """
     federation = task.federation
@@ -50,12 +48,7 @@ def check_deployable(config: RunConfig, task: Task, algorithm: Algorithm, sites:
 
 
 def own_data_error(config: RunConfig, schema: DataSchema) -> str | None:
-    """Why sites cannot use data of their own in a run, as a sentence without full stop; None if they can.
-
-    Args:
-        config: The run's config.
-        schema: The schema of its data.
-    """
+    """Why sites cannot use data of their own in a run, as a sentence without full stop; None if they can."""
     if schema.rehearsal_only:
         unusual = f"task {config.task.name} with method {config.method['name']} cannot use a site's own data"
         return schema.reason or f"{unusual}: choose another method"

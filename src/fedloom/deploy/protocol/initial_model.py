@@ -23,7 +23,7 @@ class InitialModel:
 
     Args:
         row: What trains of it, and its float buffers.
-        constants: What it has beside them: frozen parameters, masks and tables, by name.
+        constants: What it has besides these: frozen parameters, masks and tables, by name.
     """
 
     row: Tensor
@@ -71,7 +71,6 @@ def initial_models(tensors: Mapping[str, Tensor], prefix: str) -> tuple[InitialM
     """The models whose tensors are named ``PREFIX0/...``, ``PREFIX1/...`` and so on.
 
     Args:
-        tensors: Named tensors.
         prefix: What is before the numbers.
     """
     found: list[InitialModel] = []

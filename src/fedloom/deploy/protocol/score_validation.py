@@ -43,7 +43,6 @@ class ScoreBounds:
         is_share: Whether the task's score is the share of right samples.
         has_negative_losses: Whether a loss may be negative: one of the user's own may.
         positions: How many times a sample may count: 1, or the length of a sequence.
-        metrics: The task's metrics.
     """
 
     is_share: bool

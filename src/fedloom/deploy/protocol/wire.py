@@ -120,7 +120,6 @@ def pack(header: Header, tensors: Mapping[str, Tensor]) -> bytes:
 
     Args:
         header: A ``SiteRequest`` or a ``SiteAnswer``.
-        tensors: The tensors of the message, by name.
     """
     text = header.model_dump_json().encode()
     if len(text) > MAX_HEADER:

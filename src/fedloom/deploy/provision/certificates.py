@@ -48,8 +48,6 @@ def check_pair(path: Path, key_path: Path, authority_path: Path) -> None:
 
     Args:
         path: The certificate.
-        key_path: The private key.
-        authority_path: The authority's certificate.
     """
     authority, certificate, now = load_certificate(authority_path), load_certificate(path), datetime.now(UTC)
     for whose, checked in ((authority_path, authority), (path, certificate)):

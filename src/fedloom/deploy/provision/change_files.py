@@ -25,7 +25,6 @@ def change_files(folder: Path, files: Mapping[str, bytes], check: Callable[[Path
     """Write files into a folder, all or none of them.
 
     Args:
-        folder: The folder.
         files: The files' contents, by their names in the folder.
         check: Gets the folder of the new files before anything has changed, and raises an error if they are not right.
     """

@@ -59,7 +59,6 @@ def init(
     """Write the folders of a deployment.
 
     Args:
-        run_file: The run file.
         out: A new folder, in which the participants' folders are written.
         sites: The names of the training sites, by client number.
         evaluator: The name of a site that only evaluates the shared model.
@@ -232,8 +231,6 @@ def write_site(
 
     Args:
         place: The folder, which does not exist yet.
-        site: The site's settings.
-        blueprint: The run.
         authority: Signs the site's certificate and its folder.
         request: The site's request, if it made its keys itself.
         evaluates: Whether it only evaluates.

@@ -210,7 +210,7 @@ def _with_site(settings: ServerSettings, site: str) -> ServerSettings:
             "sites and is in its folder; make new folders with fedloom deploy init."
         )
     if site.casefold() in {name.casefold() for name in settings.sites}:
-        raise FedloomError(f"site name '{site}' is taken but for its capital letters: choose another.")
+        raise FedloomError(f"site name '{site}' differs from an existing name only in capital letters: choose another.")
     return settings.model_copy(update={"sites": [*settings.sites, site]})
 
 

@@ -199,7 +199,6 @@ def nginx_config(
     """The text of ``nginx.conf``; paths are relative to the server's folder.
 
     Args:
-        settings: The server's settings.
         secret: What the SuperLink knows the proxy's calls by.
         revoked: The serial numbers of revoked certificates.
         reception: The port and the secret of the server's reception, if it is open.

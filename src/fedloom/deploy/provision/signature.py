@@ -62,7 +62,6 @@ def with_signature(folder: Path, files: Mapping[str, bytes], authority: Authorit
     """New files of a folder, and the ``signature.json`` of the folder with them.
 
     Args:
-        folder: The folder as it is.
         files: The contents of files that will be new or changed, by name.
         authority: Signs the folder.
     """
@@ -101,7 +100,6 @@ def check_signature(folder: Path, draft: Path | None = None) -> None:
     """Raise an error if a folder is not the one that the authority signed.
 
     Args:
-        folder: The folder.
         draft: A folder of files that would take the places of those in the folder.
     """
 

@@ -68,12 +68,9 @@ class ChangeClip:
         """How much of each client's change counts; None if all of it does.
 
         Args:
-            algorithm: The method.
             wave: The wave that was answered, by three clients or more.
             replies: What its clients replied.
-            name: The name of the tensor.
             sizes: The norm of each client's change.
-            usual: What is usual for each.
             influence: How much each client has to influence.
             fine: Which clients were not refused.
         """
@@ -114,7 +111,6 @@ def opposition(changes: Tensor, sizes: Tensor, weights: Tensor, usual: Tensor) -
     Args:
         changes: A change per client.
         sizes: The norm of each.
-        weights: The weight of each.
         usual: The size up to which each counts in the mean.
     """
     scaled = weights * (usual / sizes).nan_to_num(nan=0.0, posinf=1.0).clamp(max=1.0)

@@ -93,10 +93,7 @@ def usual_sizes(
     """What each client's tensor is compared with; infinity where there is nothing to compare it with.
 
     Args:
-        algorithm: The method.
-        wave: The wave that was answered.
         replies: What its clients replied.
-        name: The name of the tensor.
         sizes: The norm of each client's tensor.
         influence: How much each client has to influence.
         before: The usual norms of earlier exchanges; None if there are none.

@@ -107,9 +107,7 @@ class Roster:
         """Record that a site's policy refuses a request, if that is not recorded already.
 
         Args:
-            client: The site's client number.
             kind: What was asked.
-            reason: Why the site refuses it.
         """
         if (client, kind, reason) not in self.refused_requests:
             self.refused_requests.add((client, kind, reason))

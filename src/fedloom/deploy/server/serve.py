@@ -214,7 +214,7 @@ def _finish(run: Composition, engine: DeployedEngine, roster: Roster, settings: 
     }
     engine.send(clients, "finish", tensors)
     if settings.cross_site and run.task.architectures is not None:
-        log.warning("cross_site is left out: a site cannot evaluate models of another architecture than its own")
+        log.warning("cross_site is left out: a site cannot evaluate models of an architecture that is not its own")
     elif settings.cross_site:
         sent = engine.send(clients, "model", tensors)
         width = (run.task.layout.width,)

@@ -26,7 +26,6 @@ class Openings:
     """What was opened in which round.
 
     Args:
-        path: The file.
         opened: The digest of what was opened, by a round of a run and by a round and the model that it began with.
     """
 

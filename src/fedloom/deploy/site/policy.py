@@ -55,12 +55,8 @@ class Policy:
 
     Args:
         settings: What the site's file says.
-        digest: The digest of the run.
         run: The name of the run: its method and its task.
-        method: The name of the run's method.
         sends: What the method declares to send.
-        steps: The steps of the run's channel.
-        run_rounds: How many rounds the run has.
         width: How many numbers the model has.
         private: Whether the site adds noise to what it sends: then nothing leaves that has none.
     """
@@ -80,7 +76,6 @@ class Policy:
         """The policy of a site; one that names what does not exist is an error.
 
         Args:
-            site: The site's settings.
             blueprint: The run in its folder.
             runtime: What the site runs of it.
         """
@@ -163,7 +158,6 @@ class Policy:
         """What of an answer leaves the site; what was not declared, or is larger than expected, is refused.
 
         Args:
-            request: The request.
             tensors: The answer.
             form: The form of such an answer, which a job on two samples has shown; None if that failed.
         """
@@ -201,7 +195,6 @@ def log_refusal(folder: Path, request: SiteRequest, reason: str) -> None:
     Args:
         folder: The site's folder.
         request: What the server asked.
-        reason: Why it was refused.
     """
     time = datetime.now(UTC).isoformat(timespec="seconds")
     entry = {"time": time, "run": request.run, "round": request.round, "request": request.kind, "reason": reason}

@@ -26,7 +26,6 @@ class PrivacyCount:
     """How often a site has used its noise.
 
     Args:
-        path: The file.
         ledgers: What is counted, by the kind of noise; nothing in a run without.
         samples: How many training samples the site has.
         uses: How often each kind of noise was used.
@@ -61,7 +60,7 @@ class PrivacyCount:
         if before and before != count.mechanisms:
             raise FedloomError(
                 f"{path} counts what this site spent with {', '.join(before.values())}, and the plan has "
-                f"{', '.join(count.mechanisms.values())}, of which a use costs another epsilon: continue with the "
+                f"{', '.join(count.mechanisms.values())}, whose uses cost a different epsilon: continue with the "
                 "earlier plan, or use a new folder, whose budget is whole."
             )
         return count

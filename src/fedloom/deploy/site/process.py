@@ -200,7 +200,7 @@ class SiteProcess:
     def _admit(self, request: SiteRequest) -> None:
         """Refuse a request of another run, and one that the site's policy never allows."""
         if plan_of(request.run) != self.plan and request.kind != "hello":  # a greeting says which run this site has
-            raise Refused("it belongs to another run than the one in this site's folder")
+            raise Refused("it belongs to a different run from the one in this site's folder")
         reason = self.policy.forbids_run() or self.policy.forbids(request.kind)
         if reason:
             raise Refused(reason)
@@ -254,14 +254,14 @@ class SiteProcess:
             result, stays = self._do(job, request, message, kept)
             self.privacy.spend(int(result["steps"]))
         else:
-            session, stage, got = read_sum(request, tensors)
+            session, phase, got = read_sum(request, tensors)
             if message.each or message_digest(message.shared) != session.message:
                 raise Refused("its model is not the one that all sites of the sum were told")
             result, stays = self._do(replace(job, session=session), request, message, kept)
             if bool(result.pop(f"reply/{LOST}")):
                 raise FedloomError("its update is not finite")
             self.privacy.spend(int(result["steps"]))
-            hidden = self._sums.answer(session, stage, got, result[f"reply/{SUM}"][0])
+            hidden = self._sums.answer(session, phase, got, result[f"reply/{SUM}"][0])
             result |= {f"reply/{SUM}": hidden["row"][None]}
         if state := kept | stays:
             self.states.write(request.ticket, state)

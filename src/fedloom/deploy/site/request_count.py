@@ -49,7 +49,6 @@ class RequestCount:
     """The requests of a run so far.
 
     Args:
-        path: The file.
         run: The name of the run; empty before the first request.
         kinds: The counts by kind of request.
         finished: The round whose model was saved, -1 before.
@@ -96,9 +95,7 @@ class RequestCount:
         """Count a request, or refuse it; whether there is something to do.
 
         Args:
-            request: The request.
             tensors: Its tensors, which tell whether a final model is the one that was saved.
-            policy: The site's policy.
         """
         if request.run == self.run:
             return self._admit(request, tensors, policy)
@@ -115,7 +112,7 @@ class RequestCount:
             return self._is_new_final(request, tensors)
         if request.kind in TRAINING and self.finished >= policy.rounds:
             raise Refused(f"the {policy.rounds} agreed rounds are over ({FILE} counts them)")
-        if request.kind != "sum":  # a stage of a sum gives nothing away without the update, which is counted
+        if request.kind != "sum":  # a phase of a sum gives nothing away without the update, which is counted
             self._count(request, tensors, policy)
         return True
 

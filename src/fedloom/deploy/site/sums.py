@@ -1,4 +1,4 @@
-"""The site's half of sums: it lives in the site's memory from the first stage of a sum to its last.
+"""The site's half of sums: it lives in the site's memory from the first phase of a sum to its last.
 
 A site that was restarted in between has forgotten it and drops out of this sum; of two sums of one round only the later
 one continues, and only if none was opened: two sums that differ in one site would tell what this site sent.
@@ -21,8 +21,6 @@ class SiteSums:
 
     Args:
         step: How sums are hidden.
-        client: The site's client number.
-        keys: The site's keys.
         openings: The sums that the site has let the server open.
     """
 
@@ -32,26 +30,25 @@ class SiteSums:
         self.half: ClientHalf | None = None
 
     def answer(
-        self, session: SumSession, stage: str, got: Mapping[str, Tensor], row: Tensor | None = None
+        self, session: SumSession, phase: str, got: Mapping[str, Tensor], row: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """What the site answers in a stage.
+        """What the site answers in a phase.
 
         Args:
             session: What the server says of the sum.
-            stage: The name of the stage.
             got: What the server's half sent.
-            row: The site's coded row, in the stage in which it trains.
+            row: The site's coded row, in the phase in which it trains.
         """
         if self.client not in session.ids:
             raise RejectedMessage("it belongs to a sum without this site")
-        if (stage == ROWS) != (row is not None):
+        if (phase == ROWS) != (row is not None):
             raise RejectedMessage("a row of the sum is asked for without an update")
-        if stage == self.step.first_stage:
+        if phase == self.step.first_phase:
             self.step.check_session(session)
             self.session, self.half = session, self.step.client_half(session, self.client, self.keys)
         if self.half is None or session != self.session:
             raise FedloomError("the site knows nothing of this sum (it was restarted, or another sum has begun)")
-        answer = self.half.answer(stage, got, row)
+        answer = self.half.answer(phase, got, row)
         if self.half.opening:
             self.openings.admit(session, self.half.opening)
         return answer

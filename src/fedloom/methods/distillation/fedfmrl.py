@@ -190,7 +190,7 @@ class FedFMRL(FLD):
         return state | {name: replies.mean(name) for name in replies.tensors if name != "outputs"}
 
     def anchor(self, replies: Replies, teacher: CommunalTeacher) -> Tensor:
-        """What clients shall say of the communal samples: samples×classes. The teacher trains meanwhile.
+        """What clients should say of the communal samples: samples×classes. The teacher trains meanwhile.
 
         Args:
             replies: What the clients sent.

@@ -65,7 +65,7 @@ def strip_distances(maps: Sequence[Tensor], goal: Tensor) -> list[Tensor]:
 
     Args:
         maps: The outputs of each stage.
-        goal: The strips of all stages that they shall have, side by side.
+        goal: The strips that they should have, of all stages, side by side.
     """
     own = [strips(z) for z in maps]
     goals = torch.split(goal, [one.shape[1] for one in own], dim=1)

@@ -16,7 +16,7 @@ from fedloom.rounds.round_context import RoundContext
 
 
 class HostileServer(Station):
-    """A server that sends something else than the method does, and looks at what it gets."""
+    """A server that sends something other than the method does, and looks at what it gets."""
 
     out = "an attacking server changes the message"
     back = "an attacking server looks at what it got"

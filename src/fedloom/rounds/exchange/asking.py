@@ -1,4 +1,4 @@
-"""Asking clients, the middle of every exchange: for their rows, or in stages for a sum that hides them.
+"""Asking clients, the middle of every exchange: for their rows, or in phases for a sum that hides them.
 
 These are the two ways of asking, and a run has one of them. Where clients are does not matter here: an engine of a
 simulation does the jobs, and that of a deployment sends them to sites.
@@ -43,7 +43,7 @@ class AskRows:
         results: list[Tensors | None] = []
         places = {client: place for place, client in enumerate(wave.ids)}
         for ids, message in wave.forms or [(wave.ids, wave.message)]:
-            # Some clients get the message in another form than others: these jobs are of one form, in the places that
+            # Not all clients get the message in the same form: these jobs are of one form, in the places that
             # their clients have in the whole wave.
             some = update_jobs(replace(wave, ids=ids), round, places)
             round.costs.send(replace(wave.only([places[client] for client in ids]), message=message))
@@ -76,7 +76,7 @@ class AskSum:
         summed = round.engine.sum(jobs, message, kept, self.sums.step, session)
         round.costs.bytes_up += summed.bytes_up
         round.costs.bytes_down += summed.bytes_down
-        # What the stages of the sum cost is counted above: a client's own reply has cost nothing beside them.
+        # What the phases of the sum cost is counted above: a client's own reply has cost nothing besides.
         results = [None if one is None else {**one, "bytes": torch.zeros_like(one["bytes"])} for one in summed.results]
         answers = Answers.collect(round, wave, jobs, results, needed=0)
         try:

@@ -29,6 +29,7 @@ class PrivacyBudget(Station):
         try:
             answers = ask(wave)
         except WorkAbandoned as given_up:
+            # Needs no answers: the round may be tried again, so a budget that runs out here must not end the run.
             count_uses(round.run, round.state, given_up.arrived, 0, round.number)
             raise
         # Nobody can be taken out of a sum that is open: if one budget does not last, the run ends.
@@ -57,8 +58,9 @@ def count_uses(run: Composition, state: RunState, arrived: Arrived, needed: int,
     if len(ids) - len(refused) < needed:
         raise Stopped(
             f"the privacy budgets of {len(refused)} of {len(ids)} clients do not last for round {round_number}: the "
-            f"model of round {round_number - 1} is the last; more noise makes more rounds."
+            f"model of round {round_number - 1} is the last; more noise allows more rounds."
         )
+    # Only now: a reply that one budget refuses is not used at all, so it spends nothing of the others either.
     counted = [number for number in range(len(ids)) if number not in refused]
     for name, uses in after.items():
         used = state.uses.get(name, torch.zeros(len(sizes), dtype=torch.int64))

@@ -8,7 +8,7 @@ from fedloom.rounds.round_context import RoundContext
 
 
 class Keeping(Station):
-    """Writes the state of the clients whose answers count, and adds their costs to the round's ledger."""
+    """Writes the state of the clients whose answers count, and adds their costs to those of the round."""
 
     back = "writes what clients keep, and counts steps and bytes"
 

@@ -29,9 +29,10 @@ class ReplyScreening(Station):
         verdict = self.screen.judge(algorithm, wave, answers.reply, answers.influence, round.state.norms)
         refused = {**unusable(algorithm, answers.reply), **verdict.refused}
         for place, reason in verdict.clipped.items():
-            if place not in refused:
+            if place not in refused:  # a reply that is left out is reported as that, and not as clipped too
                 round.engine.remark(wave.ids[place], names.name(wave.ids[place]), "clipped", reason)
         round.costs.norms.append(verdict.norms)
+        # Scales are by place in the whole wave, and are applied to the answers that are left.
         left = torch.tensor([place for place in range(len(wave.ids)) if place not in refused], dtype=torch.int64)
         answers = answers.without(refused)
         if not verdict.scales:

@@ -136,7 +136,7 @@ def refuse_strange_files(folder: Path) -> None:
             if path.is_symlink() and not path.resolve().is_relative_to(whole):
                 raise FedloomError(f"{path} is a link that leads out of the run's folder: it is not followed.")
             if path.exists() and not path.is_file() and not path.is_dir():
-                raise FedloomError(f"{path} is a pipe or a device and no file of a run: remove it.")
+                raise FedloomError(f"{path} is a pipe or a device, not a file of a run: remove it.")
 
 
 def read_checked(path: Path, digest: str) -> bytes:

@@ -32,9 +32,9 @@ class RecordTail:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.rewritten = 0
-        """How often the file was found to be another one than before: what was read before does not count any more."""
+        """How often the file was found to be replaced: what was read before no longer counts."""
         self.damaged = 0
-        """How many lines were no JSON object."""
+        """How many lines were not a JSON object."""
         self._file: tuple[int, int] | None = None
         self._place, self._before = 0, b""
 

@@ -1,4 +1,4 @@
-"""Statistics of histories: last values, means over seeds, curves, traffic and numbers of clients.
+"""Summaries of histories: last values, means over seeds, curves, traffic and numbers of clients.
 
 The runs of one method differ only in their seed. A method's value is the mean over its runs, and the spread is the
 sample standard deviation over them. A value that is not finite (a diverged run) counts as not measured.

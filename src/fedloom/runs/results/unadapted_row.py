@@ -25,8 +25,8 @@ def unadapted_row(row: Tensor, task: Task, method: Algorithm | Mapping[str, Any]
         return row
     if not isinstance(method, Algorithm) and _is_object(str(method.get("name"))):
         raise FedloomError(
-            f"the method {method.get('name')} is a Python object, and its model may have modules that the task's has "
-            "not: give it with method=."
+            f"the method {method.get('name')} is a Python object, and its model may have modules that the "
+            "task's does not have: give it with method=."
         )
     adapted = (method if isinstance(method, Algorithm) else METHODS.make(method)).adapt_task(task)
     return model_row(adapted, row) if len(row) == adapted.layout.width else row

@@ -28,16 +28,18 @@ ENDS = ("End", "RaiseError")
 NEVER_TARGETS = (START, "Comment", "ErrorHandler")
 """Kinds that are in the table with 0.00 %: they are never predicted."""
 
-STATISTICS = tomllib.loads(Path(__file__).with_name("thesis_statistics.toml").read_text("utf-8"))
-"""The numbers of the thesis."""
+THESIS_NUMBERS = tomllib.loads(Path(__file__).with_name("thesis_statistics.toml").read_text("utf-8"))
+"""What the thesis prints of its data."""
 
-KINDS: Mapping[str, Frequency] = MappingProxyType({kind: Frequency(*row) for kind, row in STATISTICS["kinds"].items()})
+KINDS: Mapping[str, Frequency] = MappingProxyType(
+    {kind: Frequency(*row) for kind, row in THESIS_NUMBERS["kinds"].items()}
+)
 """Table B.1, without the prefixes ``Nodes.`` and ``NRNodes.``."""
 
 TARGETS = tuple(kind for kind in KINDS if kind not in NEVER_TARGETS)
 """The kinds that are predicted."""
 
-SPLIT: Mapping[str, int] = MappingProxyType(STATISTICS["classes"])
+SPLIT: Mapping[str, int] = MappingProxyType(THESIS_NUMBERS["classes"])
 """The kinds that table B.2 splits, with their number of classes there."""
 
 
@@ -48,7 +50,7 @@ def _rows() -> dict[str, Frequency]:
         if kind not in SPLIT:
             rows[kind] = frequency
             continue
-        parts = STATISTICS["parts"][kind]
+        parts = THESIS_NUMBERS["parts"][kind]
         rows |= {f"{kind}/{part}": Frequency(*row) for part, row in parts.items()}
         rows |= {f"{kind}/Rare {i + 1}": Frequency(0.0) for i in range(SPLIT[kind] - len(parts))}
     return rows

@@ -204,7 +204,7 @@ def _read_rows(path: Path, needed: list[str]) -> tuple[list[str], list[list[str]
 
 def _feature_matrix(rows: list[list[str]], header: list[str], features: list[str]) -> np.ndarray:
     if not features:
-        raise FedloomError("nodes.csv has no feature column beside id, label, split and client: add the inputs.")
+        raise FedloomError("nodes.csv has no feature column besides id, label, split and client: add the inputs.")
     places = {name: header.index(name) for name in features}
     try:
         return np.array([[float(row[place]) for place in places.values()] for row in rows], dtype=np.float32)

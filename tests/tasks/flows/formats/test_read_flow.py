@@ -1,4 +1,4 @@
-"""Flows survive Fedloom's JSON format; what is no flow is refused with its place in the file, and nothing crashes."""
+"""Flows survive Fedloom's JSON format; what is not a flow is refused with its place in the file; nothing crashes."""
 
 from __future__ import annotations
 
@@ -149,8 +149,8 @@ def test_a_broken_flow_is_refused_with_its_rule(change: dict[str, object], rule:
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
-    assert "JSON, but no flow" in refusal({"hello": 1})
-    assert "JSON, but no flow" in refusal([])
+    assert "JSON, but not a flow" in refusal({"hello": 1})
+    assert "JSON, but not a flow" in refusal([])
     with pytest.raises(FedloomError, match="there is no file"):
         read(tmp_path / "none.json")
     with pytest.raises(FedloomError, match="is a folder"):

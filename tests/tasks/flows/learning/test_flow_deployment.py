@@ -175,7 +175,7 @@ def _other_dialect(folder: Path) -> None:
     ("change", "said"),
     [
         (lambda folder: (folder / "001.json").write_text('{"nodes": ['), "001.json, line 1, column"),
-        (lambda folder: (folder / "001.json").write_text("[1, 2]"), "001.json is JSON, but no flow"),
+        (lambda folder: (folder / "001.json").write_text("[1, 2]"), "001.json is JSON, but not a flow"),
         (lambda folder: (folder / "001.json").write_text('{"format": "zap"}'), "knows no flow format 'zap'"),
         (_rename, "this connection names the node 'Gone"),
         (_entity, "001.xml, line 1: a document type or entity is declared here"),

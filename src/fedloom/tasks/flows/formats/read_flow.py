@@ -69,7 +69,7 @@ def from_bytes(data: bytes, file: str, dialects: Mapping[str, Dialect] = DIALECT
     if is_n8n(value):
         return from_n8n(value, draft)
     raise FedloomError(
-        f'{file} is JSON, but no flow: it has neither "format": "{FORMAT}" nor the nodes and connections of an n8n '
+        f'{file} is JSON, but not a flow: it has neither "format": "{FORMAT}" nor the nodes and connections of an n8n '
         "workflow."
     )
 

@@ -121,7 +121,7 @@ def _words(schema: DataSchema) -> FlowSchema:
 def _dialect(schema: DataSchema) -> Dialect:
     name = str((schema.flows or {}).get("dialect"))
     if name not in DIALECTS:
-        raise FedloomError(f"the run's flows have the dialect '{name[:60]}', which this version of fedloom has not.")
+        raise FedloomError(f"the run's flows have the dialect '{name[:60]}', which this fedloom does not know.")
     return DIALECTS[name]
 
 

@@ -14,16 +14,19 @@ from typing import Literal
 import numpy as np
 
 from fedloom.core.errors import FedloomError
-from fedloom.tasks.flows.platform_kinds import STATISTICS
+from fedloom.tasks.flows.platform_kinds import THESIS_NUMBERS
 
 Group = Literal["small", "intermediate", "big"]
 GROUPS: tuple[Group, ...] = ("small", "intermediate", "big")
 
-SIZES: tuple[int, ...] = tuple(STATISTICS["clients"]["sizes"])
+SIZES: tuple[int, ...] = tuple(THESIS_NUMBERS["clients"]["sizes"])
 """Data points of the 33 clients of the thesis, in rising order."""
 
 SMALLEST, LARGEST = SIZES[0], SIZES[-1]
-SMALL_TO, INTERMEDIATE_TO = int(STATISTICS["clients"]["small_to"]), int(STATISTICS["clients"]["intermediate_to"])
+SMALL_TO, INTERMEDIATE_TO = (
+    int(THESIS_NUMBERS["clients"]["small_to"]),
+    int(THESIS_NUMBERS["clients"]["intermediate_to"]),
+)
 """The largest small and the largest intermediate client: for small ones, pooled data beat a client's own data."""
 
 
