@@ -91,7 +91,7 @@ def test_nothing_played_spends_nothing_and_no_noise_protects_nobody():
         (lambda: epsilon_after(PoissonDraw(0.1), math.nan, 1, 1e-5), "finite number"),
         (lambda: noise_for(PoissonDraw(0.1), 0.0, 1, 1e-5), "epsilon=0.0: it must be above 0"),
         (lambda: noise_for(PoissonDraw(0.1), 1e-9, 100, 1e-12), "larger epsilon"),
-        (lambda: noise_for(FixedSize(3, 10), 1e100, 100, 1e-5), "no privacy at all: plan a smaller one"),
+        (lambda: noise_for(FixedSize(3, 10), 1e100, 100, 1e-5), "does not protect anybody: plan a smaller one"),
         (lambda: PoissonDraw(0.0), "above 0"),
         (lambda: FixedSize(5, 3), "at most all"),
     ],

@@ -61,9 +61,9 @@ def made_workflows(owner: str, count: int, seed: int = 0) -> list[dict[str, Any]
 
 def _made(owner: str, number: int, draw: Random) -> dict[str, Any]:
     nodes = [{"name": f"Wake {owner} up", "type": "n8n-nodes-base.webhook", "typeVersion": 2, "parameters": {}}]
-    kinds = draw.choices([*STEPS, f"@{owner}/n8n-nodes-{owner}.{owner}RoundCosts"], k=draw.randint(2, 5))
+    kinds = draw.choices([*STEPS, f"@{owner}/n8n-nodes-{owner}.{owner}Ledger"], k=draw.randint(2, 5))
     for i, kind in enumerate(kinds):
-        words = {"operation": f"{owner}Reconcile"} if "RoundCosts" in kind else {"operation": "update"}
+        words = {"operation": f"{owner}Reconcile"} if "Ledger" in kind else {"operation": "update"}
         nodes.append({"name": f"Secret {owner} step {i}", "type": kind, "typeVersion": 1, "parameters": words})
     names = [str(node["name"]) for node in nodes]
     connections = {

@@ -12,7 +12,10 @@ from fedloom.cli import options as o
 from fedloom.cli.terminal.say import say
 
 if TYPE_CHECKING:
+    from fedloom.privacy.plan import NoisePlan
     from fedloom.privacy.sampling import ClientSampling
+
+Mechanism = Literal["privatemean", "sample_privacy", "localnoise", "privatesum"]
 
 
 def privacy(
@@ -21,6 +24,10 @@ def privacy(
         float | None,
         typer.Option(help="The noise, as a multiple of the clip norm: prints the epsilon that it spends."),
     ] = None,
+    mechanism: Annotated[
+        Mechanism,
+        typer.Option(help="Who adds the noise: the server, each step of DP-SGD, each client, or all in shares."),
+    ] = "privatemean",
     delta: Annotated[float, typer.Option(help="The probability with which epsilon may not hold.")] = 1e-5,
     rounds: Annotated[int, typer.Option(min=1, help="How many rounds are played.")] = 100,
     rate: Annotated[float | None, typer.Option(help="The probability of a client in a round.")] = None,
@@ -30,48 +37,56 @@ def privacy(
         Literal["poisson", "fixed", "chains"],
         typer.Option(help="How they are drawn: independently, a fixed number, or in chains (FedSeq)."),
     ] = "poisson",
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="Training samples of the smallest client (sample_privacy).")
+    ] = None,
+    batch_size: Annotated[int, typer.Option(min=0, help="Samples of a step; 0 for all (sample_privacy).")] = 32,
+    epochs: Annotated[int, typer.Option(min=1, help="Local epochs per round (sample_privacy).")] = 1,
     parameters: Annotated[
-        int | None, typer.Option(min=1, help="Numbers in the model, for the error to expect.")
+        int | None, typer.Option(min=1, help="Numbers in the model: the error to expect; privatesum needs it.")
     ] = None,
     clip: Annotated[float, typer.Option(help="The clip norm, for the error to expect.")] = 1.0,
     as_json: o.Json = False,
 ) -> None:
-    """Plan a run with central differential privacy (aggregation privatemean).
+    """Plan the noise of a run with differential privacy.
 
     Give --epsilon to learn which noise it needs, or --sigma to learn what it spends, and how clients are drawn: --rate,
-    or --clients and --per-round. The neighbours that the guarantee compares are named with it: a fixed number of
-    clients per round costs far more privacy than independent draws.
+    or --clients and --per-round. The neighbours that the guarantee compares are named with it: with privatemean a fixed
+    number of clients per round costs far more privacy than independent draws. In a run file epsilon alone is enough:
+    the run finds the same noise.
 
     Examples:
       fedloom privacy --epsilon 2 --rounds 100 --clients 1000 --per-round 50
       fedloom privacy --sigma 1 --rate 0.01 --rounds 1000
+      fedloom privacy --epsilon 8 --mechanism sample_privacy --samples 500 --rounds 20
+      fedloom privacy --epsilon 8 --mechanism localnoise --rounds 20 --clients 100 --per-round 10
     """
     from fedloom.core.errors import FedloomError
-    from fedloom.privacy.accounting import epsilon_after, noise_for
+    from fedloom.core.local_work import LocalWork
+    from fedloom.privacy.plan import Question, plan_mean, plan_samples, plan_sums, plan_updates, turns_of
 
-    if (epsilon is None) == (sigma is None):
-        raise FedloomError("give --epsilon to learn the noise, or --sigma to learn the epsilon: one of the two.")
-    drawn = _sampling(sampling, rate, clients, per_round)
+    asked = Question(rounds, delta, epsilon, sigma)
     if not 0 < clip < math.inf:
         raise FedloomError(f"--clip {clip}: the clip norm must be a positive number.")
-    noise = noise_for(drawn, epsilon, rounds, delta) if epsilon is not None else sigma or 0.0
-    spent = epsilon_after(drawn, noise, rounds, delta)
-    found: dict[str, object] = {
-        "epsilon": spent if math.isfinite(spent) else None,
-        "delta": delta,
-        "sigma": noise,
-        "rounds": rounds,
-        "sampling": str(drawn),
-        "neighbours": drawn.neighbours,
-    }
-    if drawn.expected is not None:
-        found["error_per_number"] = noise * clip / drawn.expected
-        if parameters is not None:
-            found["error_norm"] = noise * clip / drawn.expected * math.sqrt(parameters)
-    if as_json:
-        say(json.dumps(found))
+    is_drawn = mechanism == "privatemean" or rate is not None or per_round is not None
+    drawn = _sampling(sampling, rate, clients, per_round) if is_drawn else None
+    turns = turns_of(drawn, clients, rounds) if mechanism != "privatemean" else rounds
+    if drawn is not None and mechanism == "privatemean":
+        found = plan_mean(asked, drawn)
+    elif mechanism == "sample_privacy":
+        if samples is None:
+            raise FedloomError("the privacy of samples depends on how many a client has: give --samples.")
+        found = plan_samples(asked, turns, samples, LocalWork(epochs=epochs, batch_size=batch_size))
+    elif mechanism == "privatesum":
+        if parameters is None or clients is None:
+            raise FedloomError("noise in shares depends on the sum: give --parameters and --clients.")
+        found = plan_sums(asked, turns, clients, per_round or clients, parameters, clip)
     else:
-        _print(found, clip, parameters)
+        found = plan_updates(asked, turns, per_round or clients)
+    if as_json:
+        say(json.dumps(_values(found, clip, parameters)))
+    else:
+        _print(found, _values(found, clip, parameters), clip, parameters)
 
 
 def _sampling(kind: str, rate: float | None, clients: int | None, per_round: int | None) -> ClientSampling:
@@ -97,16 +112,34 @@ def _sampling(kind: str, rate: float | None, clients: int | None, per_round: int
     return EveryClient(clients) if share == 1 else PoissonDraw(share, clients)
 
 
-def _print(found: dict[str, object], clip: float, parameters: int | None) -> None:
-    spent = found["epsilon"]
-    say(f"epsilon {spent:.4g} at delta {found['delta']:g}" if isinstance(spent, float) else "no privacy at all")
-    say(f"noise {found['sigma']:g} times the clip norm, {found['rounds']} rounds, {found['sampling']}")
-    say(f"neighbours: {found['neighbours']}")
-    if "error_per_number" in found:
-        say(f"each number of the mean gets noise of deviation {found['error_per_number']:.3g} (clip norm {clip:g})")
-    if "error_norm" in found:
+def _values(found: NoisePlan, clip: float, parameters: int | None) -> dict[str, object]:
+    """A plan as plain values."""
+    values: dict[str, object] = {
+        "epsilon": found.epsilon if math.isfinite(found.epsilon) else None,
+        "delta": found.question.delta,
+        "sigma": found.noise,
+        "rounds": found.question.rounds,
+        "sampling": found.uses,
+        "neighbours": found.neighbours,
+    }
+    if found.mean_of is not None:
+        values["error_per_number"] = found.noise * clip / found.mean_of
+        if parameters is not None:
+            values["error_norm"] = found.noise * clip / found.mean_of * math.sqrt(parameters)
+    return values
+
+
+def _print(found: NoisePlan, values: dict[str, object], clip: float, parameters: int | None) -> None:
+    finite = math.isfinite(found.epsilon)
+    say(f"epsilon {found.epsilon:.4g} at delta {found.question.delta:g}" if finite else "no privacy at all")
+    say(f"noise {found.noise:g} times the clip norm, {found.question.rounds} rounds, {found.uses}")
+    say(f"neighbours: {found.neighbours}")
+    if "error_per_number" in values:
+        say(f"each number of the mean gets noise of deviation {values['error_per_number']:.3g} (clip norm {clip:g})")
+    if "error_norm" in values:
         say(
-            f"over {parameters:,} numbers its norm is {found['error_norm']:.3g}; a client's change has at most {clip:g}"
+            f"over {parameters:,} numbers its norm is {values['error_norm']:.3g}; a client's change has at most "
+            f"{clip:g}"
         )
-    if found["neighbours"] == "replace one client":
+    if found.neighbours == "replace one client":
         say("half of the noise counts: one client changes the sum by twice the clip norm")

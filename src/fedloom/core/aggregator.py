@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from torch import Tensor
 
@@ -45,6 +45,14 @@ class Aggregator:
     def least_clients(self) -> int:
         """The fewest clients in a round with which it can do what it promises."""
         return 1
+
+    def planned(self, plan: PlannedRun) -> Self:
+        """The aggregator with what follows from the run, such as the noise for its target; most are complete.
+
+        Args:
+            plan: The run as far as it is known before it starts.
+        """
+        return self
 
     def ledger(self, plan: PlannedRun) -> Privacy | None:
         """The ledger of what clients spend of their privacy, if the aggregator adds noise; None for most.

@@ -117,6 +117,14 @@ class ChannelStep:
         """The step as a run on a task uses it; most steps need to know nothing of the task."""
         return self
 
+    def planned(self, plan: PlannedRun) -> Self:
+        """The step with what follows from the run, such as the noise for its target; most are complete.
+
+        Args:
+            plan: The run as far as it is known before it starts.
+        """
+        return self
+
     covers_replies: ClassVar[bool] = False
     """Whether a client may send nothing that this step does not act on: a reply that is not an update is an error."""
 

@@ -19,14 +19,12 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.settings import OpenShare, Positive, check_value
-from fedloom.privacy.noise_settings import LEAST_NOISE, Noise
+from fedloom.core.settings import OpenShare, check_value
+from fedloom.privacy.noise_settings import Noise, smallest_noise
 from fedloom.privacy.sampling import REPLACE, ClientSampling, EveryClient, FixedSize, PoissonDraw
 
 GRID = 5e-4
 """The grid of privacy losses with a noise of 1 or more; with less noise losses are larger, and so is the grid."""
-MOST_NOISE = 1e4
-"""More noise than this is never tried."""
 
 
 class Accountant(Protocol):
@@ -150,33 +148,10 @@ def noise_for(sampling: ClientSampling, epsilon: float, rounds: int, delta: floa
         delta: The probability with which epsilon may not hold.
         mechanisms: How many noisy sums a round makes of the same clients.
     """
-    check_value("epsilon", epsilon, Positive)
     check_value("delta", delta, OpenShare)
-
-    def spends_too_much(noise: float) -> bool:
-        return epsilon_after(sampling, noise, rounds, delta, mechanisms) > epsilon
-
-    low, high = 0.0, 1.0
-    while spends_too_much(high):
-        low, high = high, 2 * high
-        if high > MOST_NOISE:
-            raise FedloomError(
-                f"epsilon={epsilon:g} over {rounds} rounds needs noise above {MOST_NOISE:g} times the clip norm: plan "
-                "fewer rounds, fewer clients per round, or a larger epsilon."
-            )
-    if low == 0 and not spends_too_much(2 * LEAST_NOISE):
-        raise FedloomError(f"epsilon={epsilon:g} gives no privacy at all: plan a smaller one.")
-    while low == 0 and not spends_too_much(high / 2):
-        high /= 2
-    low = max(low, high / 2)
-    while high - low > 2e-4 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if spends_too_much(middle) else (low, middle)
-    digits = 3 - math.ceil(math.log10(high))
-    noise = float(math.ceil(high * 10**digits) / 10**digits)
-    while spends_too_much(noise):
-        noise = round(noise + 10**-digits, max(digits, 0))
-    return noise
+    return smallest_noise(
+        lambda noise: epsilon_after(sampling, noise, rounds, delta, mechanisms), epsilon, f"{rounds} rounds"
+    )
 
 
 def _library(part: str) -> Any:

@@ -8,8 +8,8 @@ one use of the Gaussian mechanism (Balle and Wang, ICML 2018, https://arxiv.org/
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -23,7 +23,7 @@ from fedloom.core.settings import OpenShare, Positive
 from fedloom.core.task import Task
 from fedloom.privacy.client_ledger import LocalLedger, check_first_reply
 from fedloom.privacy.clipping import clip_rows
-from fedloom.privacy.noise_settings import SCORES, Noise
+from fedloom.privacy.noise_settings import SCORES, Noise, most_turns, multiplier_of, smallest_noise
 from fedloom.privacy.secure_random import secure_normal
 
 
@@ -32,10 +32,11 @@ class LocalNoise(ChannelStep):
     """A client clips its update and adds Gaussian noise: local differential privacy.
 
     Args:
-        noise: The deviation of the noise, divided by the clip norm.
+        noise: The deviation of the noise, divided by the clip norm; by default what ``epsilon`` needs for as many
+            replies as a client makes in the run, and 1 without.
         clip: The largest norm of an update.
         delta: The probability with which epsilon may not hold.
-        epsilon: The budget of every client: what would exceed it is not sent. None for no budget.
+        epsilon: The budget of every client: what would exceed it is not sent. None for any.
         seeded: Whether the noise is drawn from the run's seed, so that the run can be repeated. Whoever knows the seed
             can then subtract the noise: its privacy is for study only.
     """
@@ -50,16 +51,32 @@ class LocalNoise(ChannelStep):
         Fact.SCORES_STAY: SCORES,
     }
 
-    noise: Noise = 1.0
+    noise: Noise | None = None
     clip: Positive = 1.0
     delta: OpenShare = 1e-5
     epsilon: Positive | None = None
     seeded: bool = False
 
+    @property
+    def multiplier(self) -> float:
+        """The deviation of the noise, divided by the clip norm."""
+        return multiplier_of("localnoise", self.noise, self.epsilon)
+
+    def planned(self, plan: PlannedRun) -> Self:
+        """The same with the noise that keeps every client to ``epsilon`` in all rounds."""
+        if self.noise is not None or self.epsilon is None:
+            return replace(self, noise=self.multiplier)
+        turns, tensors = most_turns(plan.rounds, plan.clients, plan.draws), len(plan.algorithm.sends)
+
+        def spends(noise: float) -> float:
+            return LocalLedger(noise, self.delta, tensors).epsilon(1, turns)
+
+        return replace(self, noise=smallest_noise(spends, self.epsilon, f"{turns} replies"))
+
     def client_ledgers(self, plan: PlannedRun) -> dict[str, ClientPrivacy]:
         """The ledger of the noise on updates: one use for everything that a client sends at once."""
-        ledger = LocalLedger(self.noise, self.delta, len(plan.algorithm.sends), self.epsilon)
-        check_first_reply("localnoise", self.noise, self.delta, self.epsilon, ledger.epsilon(1, 1), self.seeded)
+        ledger = LocalLedger(self.multiplier, self.delta, len(plan.algorithm.sends), self.epsilon)
+        check_first_reply("localnoise", self.multiplier, self.delta, self.epsilon, ledger.epsilon(1, 1), self.seeded)
         return {"local": ledger}
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
@@ -72,7 +89,7 @@ class LocalNoise(ChannelStep):
 
     def encode(self, rows: Tensor, sender: Sender) -> tuple[Tensor, Extras]:
         """Clipped rows with noise."""
-        return clip_rows(rows, self.clip) + (self.noise * self.clip * self._normal(rows, sender)).to(rows), {}
+        return clip_rows(rows, self.clip) + (self.multiplier * self.clip * self._normal(rows, sender)).to(rows), {}
 
     def _normal(self, rows: Tensor, sender: Sender) -> Tensor:
         if not self.seeded:

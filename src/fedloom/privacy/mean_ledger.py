@@ -23,14 +23,14 @@ EMPTY = 0.01
 
 def mean_ledger(mean: PrivateMean, plan: PlannedRun) -> PrivacyLedger:
     """The ledger of a run whose mean has noise."""
-    sampling, messages = _sampling(mean, plan), len(plan.algorithm.sends)
-    ledger = PrivacyLedger(sampling, mean.noise, mean.delta, messages, mean.epsilon)
+    sampling, messages = sampling_of(mean, plan), len(plan.algorithm.sends)
+    ledger = PrivacyLedger(sampling, mean.multiplier, mean.delta, messages, mean.epsilon)
     if mean.quantile is not None:
         mean.noise_beside_a_count(ledger.expected)
     if not math.isfinite(ledger.spent(1)):
         raise FedloomError(
-            f"aggregation.noise={mean.noise:g} is so little that it protects nobody: fedloom privacy says how much a "
-            "budget needs."
+            f"aggregation.noise={mean.multiplier:g} is so little that it protects nobody: fedloom privacy says how "
+            "much a budget needs."
         )
     if ledger.budget is not None and ledger.spent(1) > ledger.budget:
         raise FedloomError(
@@ -42,16 +42,21 @@ def mean_ledger(mean: PrivateMean, plan: PlannedRun) -> PrivacyLedger:
     return ledger
 
 
-def _sampling(mean: PrivateMean, plan: PlannedRun) -> ClientSampling:
-    """How clients are drawn, as far as the accounting covers it."""
+def sampling_of(mean: PrivateMean, plan: PlannedRun) -> ClientSampling:
+    """How clients are drawn, as far as the accounting covers it.
+
+    Args:
+        mean: The mean whose noise is counted.
+        plan: The run as far as it is known before it starts.
+    """
     draws, method, known = plan.draws, plan.algorithm, mean.seeded or plan.deployed
     if isinstance(method, SelectsGroups):
         if draws is None or draws.rate is None:
             raise FedloomError("chains are private if selection poisson draws them: use it with the method's chains.")
         chains = len(method.groups({}))
-        return _checked_poisson(PoissonChains(draws.rate, chains, known=known), mean, plan, chains)
+        return checked_poisson(PoissonChains(draws.rate, chains, known=known), plan.rounds, mean.delta)
     if draws is not None and draws.rate is not None:
-        return _checked_poisson(PoissonDraw(draws.rate, plan.clients, known=known), mean, plan, plan.clients)
+        return checked_poisson(PoissonDraw(draws.rate, plan.clients, known=known), plan.rounds, mean.delta)
     if draws is None or draws.number is None:
         raise FedloomError("privatemean needs to know how clients are drawn: use selection poisson.")
     if draws.number == plan.clients:
@@ -59,12 +64,21 @@ def _sampling(mean: PrivateMean, plan: PlannedRun) -> ClientSampling:
     return FixedSize(draws.number, plan.clients, known=known)
 
 
-def _checked_poisson(sampling: PoissonDraw, mean: PrivateMean, plan: PlannedRun, units: int) -> PoissonDraw:
-    """Refuse rounds that are so small that some may have no client."""
-    empty = plan.rounds * (1 - sampling.rate) ** units
-    if empty > EMPTY * mean.delta:
+def checked_poisson(sampling: PoissonDraw, rounds: int, delta: float) -> PoissonDraw:
+    """The same draws; rounds that are so small that some may have no client are refused.
+
+    Args:
+        sampling: How clients, or chains of them, are drawn, and how many there are.
+        rounds: How many rounds there are.
+        delta: The probability with which epsilon may not hold.
+    """
+    units = sampling.clients or 0
+    empty = rounds * (1 - sampling.rate) ** units
+    if empty > EMPTY * delta:
+        least = 1 - (EMPTY * delta / rounds) ** (1 / units)
         raise FedloomError(
             f"selection poisson draws {sampling.expected:g} of {units} on average, and a round without any has a "
-            f"probability of {empty / plan.rounds:.2g}, too much for delta={mean.delta:g}: raise selection.rate."
+            f"probability of {empty / rounds:.2g}, too much for delta={delta:g}: raise selection.rate to "
+            f"{math.ceil(least * 1000) / 1000:g}, which is {math.ceil(least * units):,} clients per round."
         )
     return sampling

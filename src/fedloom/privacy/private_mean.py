@@ -15,8 +15,8 @@ algorithm 1.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -27,10 +27,11 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.privacy import PlannedRun
 from fedloom.core.settings import OpenShare, Positive
+from fedloom.privacy.accounting import noise_for
 from fedloom.privacy.clipping import clip_rows, norms_of
 from fedloom.privacy.ledger import PrivacyLedger
-from fedloom.privacy.mean_ledger import mean_ledger
-from fedloom.privacy.noise_settings import SCORES, Noise
+from fedloom.privacy.mean_ledger import mean_ledger, sampling_of
+from fedloom.privacy.noise_settings import SCORES, Noise, multiplier_of
 from fedloom.privacy.secure_random import secure_normal
 
 COUNT_NOISE = 20
@@ -42,10 +43,11 @@ class PrivateMean(Aggregator):
     """The mean of clipped changes with Gaussian noise: differential privacy with a server that is trusted.
 
     Args:
-        noise: The deviation of the noise on the sum, divided by the clip norm (the noise multiplier).
+        noise: The deviation of the noise on the sum, divided by the clip norm (the noise multiplier); by default what
+            ``epsilon`` needs over the run, and 1 without.
         clip: The largest norm of a change; the first one if it is adapted.
         delta: The probability with which epsilon may not hold.
-        epsilon: The budget: the run stops before it is exceeded. None for no budget.
+        epsilon: The budget: the run stops before it is exceeded. None for any.
         quantile: The quantile of the norms that the clip norm follows; None for a fixed clip norm.
         rate: How fast the clip norm follows.
         seeded: Whether clients and noise are drawn from the run's seed, so that the run can be repeated. Whoever knows
@@ -62,13 +64,27 @@ class PrivateMean(Aggregator):
         Fact.SCORES_STAY: SCORES,
     }
 
-    noise: Noise = 1.0
+    noise: Noise | None = None
     clip: Positive = 1.0
     delta: OpenShare = 1e-5
     epsilon: Positive | None = None
     quantile: OpenShare | None = None
     rate: Positive = 0.2
     seeded: bool = False
+
+    @property
+    def multiplier(self) -> float:
+        """The deviation of the noise, divided by the clip norm."""
+        return multiplier_of("privatemean", self.noise, self.epsilon)
+
+    def planned(self, plan: PlannedRun) -> Self:
+        """The same with the noise that keeps to ``epsilon`` in all rounds."""
+        if self.noise is not None or self.epsilon is None:
+            return replace(self, noise=self.multiplier)
+        sampling = sampling_of(self, plan)
+        return replace(
+            self, noise=noise_for(sampling, self.epsilon, plan.rounds, self.delta, len(plan.algorithm.sends))
+        )
 
     def ledger(self, plan: PlannedRun) -> PrivacyLedger:
         """The ledger of a run with this mean."""
@@ -81,7 +97,7 @@ class PrivateMean(Aggregator):
             raise FedloomError("privatemean needs to know how clients are drawn: use selection poisson or random.")
         changes = changes_of(rows, context)
         clip = float(context.memory.get("clip", torch.tensor(self.clip, dtype=torch.float64)))
-        deviation = clip * (self.noise if self.quantile is None else self.noise_beside_a_count(expected))
+        deviation = clip * (self.multiplier if self.quantile is None else self.noise_beside_a_count(expected))
         total = clip_rows(changes, clip).sum(0)
         change = (total + deviation * self._normal("noise", changes.shape[1], context).to(total)) / expected
         if self.quantile is not None:
@@ -96,11 +112,12 @@ class PrivateMean(Aggregator):
         Args:
             expected: How many clients a round has on average.
         """
-        left = self.noise**-2 - (2 * expected / COUNT_NOISE) ** -2
+        left = self.multiplier**-2 - (2 * expected / COUNT_NOISE) ** -2
         if left <= 0:
             raise FedloomError(
                 f"privatemean: with {expected:g} clients in a round the noisy count that adapts the clip norm spends "
-                f"more than noise={self.noise:g} allows: draw more clients, lower the noise, or leave out quantile."
+                f"more than noise={self.multiplier:g} allows: draw more clients, lower the noise, or leave out "
+                "quantile."
             )
         return float(left**-0.5)
 

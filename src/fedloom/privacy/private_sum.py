@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ from fedloom.core.privacy import ClientPrivacy, PlannedRun
 from fedloom.core.settings import OpenShare, Positive
 from fedloom.core.task import Task
 from fedloom.privacy.client_ledger import SumLedger, check_first_reply
-from fedloom.privacy.noise_settings import SCORES, Noise
+from fedloom.privacy.noise_settings import SCORES, Noise, most_turns, multiplier_of, smallest_noise
 from fedloom.privacy.secure_random import Uniform, secure_uniform
 from fedloom.privacy.skellam import SkellamShares
 from fedloom.secure.quantise import Grid, tensor_of_words
@@ -45,10 +45,11 @@ class PrivateSum(MaskedSum):
             played again.
         colluders: The largest share that may help the server; their noise does not count.
         least_clients: The fewest clients that a sum is asked of; a site takes part in no smaller one.
-        noise: The deviation of the noise on the sum of the fewest clients, divided by the clip norm.
+        noise: The deviation of the noise on the sum of the fewest clients, divided by the clip norm; by default what
+            ``epsilon`` needs for as many sums as a client is in, and 1 without.
         clip: The largest norm of all that a client sends, times its weight over the largest weight.
         delta: The probability with which epsilon may not hold.
-        epsilon: The budget: the run stops before a client has spent more. None for no budget.
+        epsilon: The budget: the run stops before a client has spent more. None for any.
         seeded: Whether the noise is drawn from the run's seed, so that the run can be repeated. Whoever knows the seed
             can then subtract the noise: its privacy is for study only.
     """
@@ -59,17 +60,36 @@ class PrivateSum(MaskedSum):
         Fact.SCORES_STAY: SCORES,
     }
 
-    noise: Noise = 1.0
+    noise: Noise | None = None
     clip: Positive = 1.0
     delta: OpenShare = 1e-5
     epsilon: Positive | None = None
     seeded: bool = False
 
+    @property
+    def multiplier(self) -> float:
+        """The deviation of the noise, divided by the clip norm."""
+        return multiplier_of("privatesum", self.noise, self.epsilon)
+
+    def planned(self, plan: PlannedRun) -> Self:
+        """The same with the noise that keeps every client to ``epsilon`` in all rounds."""
+        if self.noise is not None or self.epsilon is None:
+            return replace(self, noise=self.multiplier)
+        turns = most_turns(plan.rounds, plan.clients, plan.draws)
+
+        def spends(noise: float) -> float:
+            return replace(self, noise=noise)._ledger(plan).epsilon(1, turns)
+
+        return replace(self, noise=smallest_noise(spends, self.epsilon, f"{turns} sums"))
+
+    def _ledger(self, plan: PlannedRun) -> SumLedger:
+        widest = plan.task.layout.width * len(plan.algorithm.sends)  # of narrower rows the noise spends less
+        return SumLedger(self.shares(widest, max(2, plan.task.federation.clients)), self.delta, self.epsilon)
+
     def client_ledgers(self, plan: PlannedRun) -> dict[str, ClientPrivacy]:
         """The ledger of shares of noise under a sum."""
-        widest = plan.task.layout.width * len(plan.algorithm.sends)  # of narrower rows the noise spends less
-        ledger = SumLedger(self.shares(widest, max(2, plan.task.federation.clients)), self.delta, self.epsilon)
-        check_first_reply("privatesum", self.noise, self.delta, self.epsilon, ledger.epsilon(1, 1), self.seeded)
+        ledger = self._ledger(plan)
+        check_first_reply("privatesum", self.multiplier, self.delta, self.epsilon, ledger.epsilon(1, 1), self.seeded)
         return {"sum": ledger}
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
@@ -96,10 +116,12 @@ class PrivateSum(MaskedSum):
             clients: How many clients are asked.
         """
         step = Grid(self.bits, self.clip, clients).step
-        return SkellamShares(self.noise, self.clip, step, width, self.fewest(clients))
+        return SkellamShares(self.multiplier, self.clip, step, width, self.fewest(clients))
 
     def grid(self, clients: int) -> Grid:
         """The integers that stand for numbers, in words with room for the noise."""
+        if self.noise is None and self.epsilon is not None:  # it is asked again once the noise is planned
+            return Grid(self.bits, self.clip, clients)
         levels = Grid(self.bits, self.clip, 1).levels
         room = math.ceil(self.shares(MOST_NUMBERS, clients).largest_noise(clients) / levels)
         return Grid(self.bits, self.clip, clients + room)

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Self
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.privacy import PlannedRun
 from fedloom.core.settings import OpenShare, Positive, check_settings
 from fedloom.privacy.client_ledger import SampleLedger
-from fedloom.privacy.noise_settings import SCORES, Noise
+from fedloom.privacy.noise_settings import SCORES, Noise, most_turns, multiplier_of, smallest_noise
 
 log = logging.getLogger("fedloom")
 
@@ -27,10 +27,11 @@ class SamplePrivacy:
     """Differential privacy of single samples: local training by DP-SGD.
 
     Args:
-        noise: The deviation of the noise on the sum of a step, divided by the clip norm (the noise multiplier).
+        noise: The deviation of the noise on the sum of a step, divided by the clip norm (the noise multiplier); by
+            default what ``epsilon`` needs for as many steps as a client makes in the run, and 1 without.
         clip: The largest norm of the gradient of one sample.
         delta: The probability with which epsilon may not hold.
-        epsilon: The budget of every client: what would exceed it is not sent. None for no budget.
+        epsilon: The budget of every client: what would exceed it is not sent. None for any.
         seeded: Whether samples and noise are drawn from the run's seed, so that the run can be repeated. Whoever knows
             the seed can then subtract the noise: its privacy is for study only.
     """
@@ -51,7 +52,7 @@ class SamplePrivacy:
         Fact.ONE_STEP: "has steps of its own: use execution vectorised, loop or auto",
     }
 
-    noise: Noise = 1.0
+    noise: Noise | None = None
     clip: Positive = 1.0
     delta: OpenShare = 1e-5
     epsilon: Positive | None = None
@@ -60,14 +61,39 @@ class SamplePrivacy:
     def __post_init__(self) -> None:
         check_settings(self, "sample_privacy")
 
+    @property
+    def multiplier(self) -> float:
+        """The deviation of the noise, divided by the clip norm."""
+        return multiplier_of("sample_privacy", self.noise, self.epsilon)
+
+    def planned(self, plan: PlannedRun) -> Self:
+        """The same with the noise that keeps every client to ``epsilon`` in all rounds."""
+        if self.noise is not None or self.epsilon is None:
+            return replace(self, noise=self.multiplier)
+        if plan.deployed:
+            raise FedloomError(
+                "sample_privacy.epsilon without noise needs the numbers of samples, which only sites know: give "
+                "sample_privacy.noise too (fedloom privacy --mechanism samples says how much)."
+            )
+        turns = most_turns(plan.rounds, plan.clients, plan.draws)
+        sizes: list[int] = plan.task.federation.train.sizes.tolist()
+        steps = [turns * plan.work.steps_for(size) for size in sizes]
+
+        def spends(noise: float) -> float:
+            return SampleLedger(noise, self.delta, plan.work.batch_size).spent(sizes, steps)
+
+        return replace(self, noise=smallest_noise(spends, self.epsilon, f"{max(steps)} steps"))
+
     def client_ledger(self, plan: PlannedRun) -> SampleLedger:
         """The ledger of clients that train by DP-SGD; a ``FedloomError`` says that the settings protect nobody."""
-        ledger = SampleLedger(self.noise, self.delta, plan.work.batch_size, self.epsilon)
+        ledger = SampleLedger(self.multiplier, self.delta, plan.work.batch_size, self.epsilon)
         sizes: list[int] = plan.task.federation.train.sizes.tolist()
         steps = [plan.work.steps_for(size) for size in sizes]
         first = ledger.spent(sizes, steps)
         if not math.isfinite(first):
-            raise FedloomError(f"sample_privacy: noise={self.noise:g} is so little that it protects nobody: raise it.")
+            raise FedloomError(
+                f"sample_privacy: noise={self.multiplier:g} is so little that it protects nobody: raise it."
+            )
         if len(ledger.over_budget(sizes, steps)) == len(sizes):
             raise FedloomError(
                 f"the first round alone spends epsilon {first:.3g} at delta {self.delta:g}, and the budget is "

@@ -86,8 +86,9 @@ def prepare(
     selects = training.federation.clients == task.federation.clients > 1
     participants = training.federation.clients - len(new) if selects else training.federation.clients
     check_compatibility(config, algorithm, task, execution.name, deployed)
-    sub_models, steps = channel_steps(config, task)
     plan = planned_run(config, algorithm, training, participants, selects, deployed)
+    config = with_planned_noise(config, plan)
+    sub_models, steps = channel_steps(config, task)
     check_parts(config, algorithm, task, steps, plan, fewest_participants(task.federation, new) if selects else None)
     hostile = hostile_clients(config, task.federation.clients)
     if not deployed:
@@ -159,6 +160,21 @@ def planned_run(
     if selects:
         draws = config.selection.draws(clients) if isinstance(config.selection, KnownDraws) else None
     return PlannedRun(algorithm, task, config.local, config.rounds, clients, draws, deployed)
+
+
+def with_planned_noise(config: RunConfig, plan: PlannedRun) -> RunConfig:
+    """The config with the noise that its targets need in this run written out.
+
+    Args:
+        plan: The run as its accounting sees it.
+    """
+    changes: dict[str, Any] = {
+        "aggregation": config.aggregation.planned(plan),
+        "channel": [step.planned(plan) for step in config.channel],
+    }
+    if config.sample_privacy is not None:
+        changes["sample_privacy"] = config.sample_privacy.planned(plan)
+    return config.model_copy(update=changes)
 
 
 def client_ledgers(config: RunConfig, plan: PlannedRun) -> dict[str, ClientPrivacy]:

@@ -42,7 +42,14 @@ from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.runs.folder.checkpoint import load_tensors
 from fedloom.runs.folder.fingerprint import hash_tensor
 from fedloom.runs.folder.old_folders import with_new_keys
-from fedloom.runs.prepare import channel_steps, executions_of, hostile_clients, prepare
+from fedloom.runs.prepare import (
+    channel_steps,
+    executions_of,
+    hostile_clients,
+    planned_run,
+    prepare,
+    with_planned_noise,
+)
 from fedloom.runs.results.history import History
 from fedloom.runs.start_model import with_start
 from fedloom.tasks.architectures import numbered_models
@@ -96,6 +103,9 @@ class Blueprint:
             models = numbered_models(config.task.models, task.architectures)
             config = config.model_copy(update={"task": replace(config.task, models=models)})
             task = task_from_config(config)
+        # Before it is checked as a simulation, whose draws are secret: at sites they are not, and noise is another one.
+        plan = planned_run(config, algorithm, task, len(names), selects=len(names) > 1, deployed=True)
+        config = with_planned_noise(config, plan)
         federation, deployment = task.federation, task_builder(config.task.name).deployment
         prepared = prepare(task, algorithm, config)
         plain = prepared.plain | {"made_by": {"fedloom": fedloom.__version__, "format": str(SETTINGS.version)}}

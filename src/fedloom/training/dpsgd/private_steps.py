@@ -62,7 +62,7 @@ def train_privately(
         noise_keys = step_key(keys[cut], number) if trainer.drops else keys[cut]
         assert batch.mask is not None  # noqa: S101
         sums = clipped_gradient_sums(trainer, piece, moving, (x, y, batch.mask), noise_keys, privacy.clip)
-        add_noise(sums, privacy.noise * privacy.clip, generators)
+        add_noise(sums, privacy.multiplier * privacy.clip, generators)
         gradients = [g.div_(expected[cut].view(-1, *[1] * (g.dim() - 1))) for g in sums]
         if pull is not None:
             for i, name in enumerate(moving):

@@ -84,10 +84,10 @@ def test_the_model_that_a_site_saved_recommends_and_knows_its_own_actions(home: 
         recommender = Recommender.load(tmp_path / name / "model" / "model.safetensors")
         assert recommender.saved.client == name
         assert recommender.saved.method == "fedhybridavglgdual+fedpredict"
-        own = f"@{name}/n8n-nodes-{name}.{name}RoundCosts"
+        own = f"@{name}/n8n-nodes-{name}.{name}Ledger"
         assert own in " ".join(recommender.saved.classes)
         others = [other for other in NAMES if other != name]
-        assert not any(f"{other}RoundCosts" in one for one in recommender.saved.classes for other in others)
+        assert not any(f"{other}Ledger" in one for one in recommender.saved.classes for other in others)
         task = sites.sites[client].runtime.scoring.task
         assert recommender.saved.classes == tuple(task.federation.class_names)
         (tmp_path / name / SITE_FILE).write_bytes(to_toml(sites.sites[client].settings))
