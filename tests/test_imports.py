@@ -56,10 +56,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "reports": RUNS | {"web"},
     "api": RUNS | {"reports"},
     "conformance": RUNS,
+    "audit": RUNS,
     "reproduce": RUNS | {"reports"},
     "deploy": RUNS | {"web"},
     "watch": RUNS | {"reports", "deploy", "web"},
-    "cli": RUNS | {"reports", "api", "conformance", "reproduce", "deploy", "watch", "web"},
+    "cli": RUNS | {"reports", "api", "audit", "conformance", "reproduce", "deploy", "watch", "web"},
 }
 """What each folder of ``fedloom`` may import besides itself and the package's version."""
 

@@ -115,7 +115,13 @@ def epsilon_after(sampling: ClientSampling, noise: float, rounds: int, delta: fl
     if noise == 0:
         return math.inf
     # Several sums of the same clients are one Gaussian mechanism of a larger sensitivity.
-    return guarded_epsilon(lambda: accountant_for(sampling, noise / math.sqrt(mechanisms)).epsilon(rounds, delta))
+    return _composed_epsilon(sampling, noise / math.sqrt(mechanisms), rounds, delta)
+
+
+@lru_cache(maxsize=1 << 12)
+def _composed_epsilon(sampling: ClientSampling, noise: float, rounds: int, delta: float) -> float:
+    """The same; every round of a run asks twice, for its budget and for its record."""
+    return guarded_epsilon(lambda: accountant_for(sampling, noise).epsilon(rounds, delta))
 
 
 def guarded_epsilon(compute: Callable[[], float]) -> float:

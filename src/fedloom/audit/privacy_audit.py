@@ -1,0 +1,62 @@
+"""The audit of privacy: of every mechanism, the epsilon that it states, and what an attacker shows it is at least."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from fedloom.audit.lower_bound import epsilon_lower_bound
+from fedloom.audit.privacy_cases import DELTA, AuditCase
+
+
+@dataclass(frozen=True)
+class AuditRow:
+    """What was found of one mechanism.
+
+    Args:
+        mechanism: What was played, in words.
+        stated: The epsilon that its runs state.
+        lower_bound: What it is at least, with a confidence of 95 %.
+        trials: How often each neighbour was played.
+        neighbour: What the canary is in the other of two neighbours.
+    """
+
+    mechanism: str
+    stated: float
+    lower_bound: float
+    trials: int
+    neighbour: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether the trials leave what is stated possible."""
+        return self.lower_bound <= self.stated
+
+
+def audit_case(case: AuditCase, trials: int) -> AuditRow:
+    """Play both neighbours of a mechanism.
+
+    Args:
+        trials: How often each neighbour is played.
+    """
+    there, stated = case.play("in", trials)
+    without, _ = case.play(case.neighbour, trials)
+    bound = epsilon_lower_bound(there, without, DELTA)
+    return AuditRow(case.name, stated, bound, trials, case.neighbour)
+
+
+def audit_privacy(
+    cases: Sequence[AuditCase], trials: int, watch: Callable[[AuditRow], None] = lambda _: None
+) -> list[AuditRow]:
+    """Play some mechanisms.
+
+    Args:
+        cases: What is played.
+        trials: How often each neighbour of each of them is played.
+        watch: Is called with each row as soon as it is found.
+    """
+    found = []
+    for case in cases:
+        found.append(audit_case(case, trials))
+        watch(found[-1])
+    return found
