@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedloom.aggregation.any_size import as_finite, cut_sizes
 from fedloom.aggregation.changes import changes_of, moved_by
 from fedloom.core.aggregator import AggregationContext, Aggregator
 from fedloom.core.settings import Positive
@@ -43,9 +44,10 @@ class FoolsGold(Aggregator):
 
     def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
         """The changes, by the trust in their clients; no change if nobody is trusted."""
-        changes = changes_of(rows, context)
+        changes = cut_sizes(changes_of(rows, context))
         trust = self.trust(_histories(changes, context)).to(changes)
-        return moved_by(trust @ changes / trust.sum().clamp(min=1e-30), context)
+        change = trust @ changes / trust.sum().clamp(min=1e-30)
+        return moved_by(as_finite(change, rows), context)
 
     def trust(self, histories: Tensor) -> Tensor:
         """A number from 0 to 1 for each client.

@@ -3,6 +3,10 @@
 A hostile client that wants to move the average has to send a large change; a change above the bound is scaled down to
 it. It is the only rule here that keeps the run's weights, and without a change above the bound it is the mean.
 
+It promises: the result is at most the bound away from what clients started from, and a hostile client moves it by at
+most its weight times twice the bound, whatever it sends. The default bound is a median, which fewer than half of the
+clients cannot move beyond what honest clients sent.
+
 Sun, Kairouz, Suresh and McMahan, Can You Really Backdoor Federated Learning?, 2019, https://arxiv.org/abs/1911.07963.
 """
 
@@ -10,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from fedloom.aggregation.changes import changes_of, clip_norms, moved_by
@@ -31,5 +36,6 @@ class NormBounding(Aggregator):
     def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
         """The weighted mean of the bounded changes."""
         changes = changes_of(rows, context)
-        most = coordinate_median(changes.norm(dim=1)) if self.most is None else self.most
+        norms = torch.linalg.vector_norm(changes, dim=1, dtype=torch.float64)
+        most = coordinate_median(norms) if self.most is None else self.most
         return moved_by(weights @ clip_norms(changes, most), context)

@@ -16,6 +16,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fedloom.aggregation.any_size import as_finite, cut_sizes
 from fedloom.core.aggregator import AggregationContext, Aggregator
 from fedloom.core.errors import FedloomError
 from fedloom.core.settings import Count, NonNegative
@@ -40,14 +41,15 @@ class RobustRule(Aggregator):
         """The row that stands for all of them.
 
         Args:
-            rows: A row per client, or per bucket of clients.
+            rows: A row per client, or per bucket of clients; in double precision where their squares would overflow.
             context: What the server has in this round.
         """
         raise TypeError(f"{type(self).__name__} has no rule")
 
     def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
-        """The rule on rows, or on their buckets."""
-        return self.rule(self.in_buckets(rows, context), context)
+        """The rule on rows, or on their buckets, without numbers that it could not compute with."""
+        seen = self.in_buckets(cut_sizes(rows), context)
+        return as_finite(self.rule(seen, context), rows)
 
     def in_buckets(self, rows: Tensor, context: AggregationContext) -> Tensor:
         """The means of randomly drawn buckets; the rows themselves if a bucket is one client.
