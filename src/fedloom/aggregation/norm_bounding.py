@@ -20,6 +20,7 @@ from torch import Tensor
 from fedloom.aggregation.changes import changes_of, clip_norms, moved_by
 from fedloom.aggregation.median import coordinate_median
 from fedloom.core.aggregator import AggregationContext, Aggregator
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.settings import Positive
 
 
@@ -32,6 +33,11 @@ class NormBounding(Aggregator):
     """
 
     most: Positive | None = None
+
+    @property
+    def breaks(self) -> Facts:  # type: ignore[override]  # a given bound is nobody's
+        """A bound that is the median norm is decided by all clients."""
+        return {} if self.most else {Fact.OWN_INFLUENCE: "bounds each change by the median of all"}
 
     def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
         """The weighted mean of the bounded changes."""

@@ -19,6 +19,7 @@ from torch import Tensor
 from fedloom.aggregation.any_size import as_finite, cut_sizes
 from fedloom.core.aggregator import AggregationContext, Aggregator
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.settings import Count, NonNegative
 
 
@@ -32,10 +33,7 @@ class RobustRule(Aggregator):
 
     bucket: Count = field(default=1, kw_only=True)
 
-    @property
-    def name(self) -> str:
-        """Its name in a config."""
-        return type(self).__name__.lower()
+    breaks: ClassVar[Facts] = {Fact.OWN_INFLUENCE: "decides by what the others sent how much a client counts"}
 
     def rule(self, rows: Tensor, context: AggregationContext) -> Tensor:
         """The row that stands for all of them.
@@ -94,6 +92,12 @@ class ShareRule(RobustRule):
             clients += 1
             rows = -(-clients // self.bucket)
         return clients
+
+    def tolerated(self, clients: int) -> int | None:
+        """Fewer than the share, or none where the share is less than one client."""
+        rows = -(-clients // self.bucket)
+        found = self.hostile(rows)
+        return found if self.share and found < max(1, self._claim(rows)) else None
 
     def hostile(self, rows: int) -> int:
         """How many hostile ones among a number of rows it is prepared for: the share, or as many as it can tolerate.

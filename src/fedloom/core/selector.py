@@ -41,6 +41,7 @@ class Pool:
         state: What the selector remembers from earlier rounds.
         ask: ``ask(places)`` sends the model to clients and returns their loss and score; it costs bytes.
         grouped: Whether a place is a group of clients.
+        least: The fewest places with which the run's aggregator can do what it promises.
     """
 
     samples: Tensor
@@ -50,6 +51,7 @@ class Pool:
     state: Mapping[str, Tensor]
     ask: Callable[[Sequence[int]], Probe]
     grouped: bool = False
+    least: int = 1
 
     @property
     def size(self) -> int:
@@ -138,5 +140,11 @@ def check_choice(choice: Choice, pool: Pool, selector: object) -> Choice:
         raise FedloomError(
             f"selection '{name}' returned {places}{also} in round {pool.round}: it must name places between 0 and "
             f"{pool.size - 1}, each once."
+        )
+    if len(places) < pool.least:
+        what = "groups of clients" if pool.grouped else "clients"
+        raise Stopped(
+            f"selection '{name}' chose {len(places)} of {pool.size} {what} in round {pool.round}, but the run's "
+            f"aggregator needs at least {pool.least}: select more, or use another aggregator."
         )
     return Choice(places, choice.state, lost)

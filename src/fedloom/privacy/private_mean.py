@@ -57,6 +57,9 @@ class PrivateMean(Aggregator):
         Fact.BLIND_DRAW: "does not protect what a selector looks at: use selection poisson",
         Fact.KNOWN_UNITS: "does not protect what groups of clients are formed by: use fedseq with given chains, and "
         "selection poisson",
+        Fact.OWN_INFLUENCE: "covers by its noise what one client adds to the sum, and not what it changes of the "
+        "others' weights: let clients add the noise (channel localnoise, or sample_privacy), since nothing that a rule "
+        "does with noisy updates costs privacy",
         Fact.SIMULATED: "accounts for draws of clients who all answer: use another aggregator",
     }
 

@@ -42,7 +42,11 @@ def select_clients(
         return Probe(*(total / weight for total in sums))
 
     setting = run.setting
-    pool = Pool(samples, setting.seed, context.round, setting.rounds, state.selection, ask, groups is not None)
+    pool = Pool(
+        *(samples, setting.seed, context.round, setting.rounds, state.selection, ask),
+        grouped=groups is not None,
+        least=run.aggregator.least_clients,
+    )
     choice = check_choice(run.select(pool), pool, run.select)
     if groups is not None:
         return choice
