@@ -53,7 +53,7 @@ class RunConfig(RunSettings, Strict):
     ] = None
     selection: Annotated[Any, Setting("Who takes part in a round, of `fedloom list selectors`.")] = Random()
     aggregation: Annotated[
-        Any, Setting("How replies become one, of `fedloom list aggregators`; a list of them acts in turn.")
+        Any, Setting("How replies become one, of `fedloom list aggregators`; several in a list act in turn.")
     ] = Mean()
     server_optimizer: Annotated[ServerOptimizer | None, Setting("How the server uses the mean of the replies.")] = None
     channel: Annotated[
