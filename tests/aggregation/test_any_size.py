@@ -12,6 +12,7 @@ import fedloom as fl
 from fedloom.aggregation.any_size import BEYOND, as_finite, cut_sizes, distances_to
 from fedloom.aggregation.foolsgold import FoolsGold
 from fedloom.aggregation.robust_rule import RobustRule
+from fedloom.registry.kinds import AGGREGATORS
 from support.aggregations import aggregate, honest_rows
 from support.hostile_sizes import AIM, INSIDE, PROMISES, ROWS, SIZES, WIDTH, excess, honest_changes, results
 
@@ -144,3 +145,21 @@ def test_a_run_learns_beside_a_client_that_sends_the_largest_numbers(name):
     ]
     honest, attacked = (history.last("global_model/global_test/accuracy") for history in found)
     assert attacked > honest - 0.2
+
+
+FIVE = ["median", "trimmedmean", "geometricmedian", "krum", "multikrum", "normbounding", "centredclipping", "dnc"]
+
+
+@pytest.mark.parametrize("name", FIVE)
+def test_one_of_five_that_sends_its_update_a_billion_times_moves_the_result_by_less_than_the_honest_differ(name):
+    for seed in range(10):
+        changes = AIM + honest_rows(5, WIDTH, seed)
+        honest = changes.clone()
+        changes[seed % 5] *= 1e9
+        rule = AGGREGATORS[name]()
+        found, without = (
+            aggregate(rule, ORIGIN + rows, origin=ORIGIN, ids=list(range(5))) for rows in (changes, honest)
+        )
+        others = honest[[place for place in range(5) if place != seed % 5]]
+        spread = float(torch.cdist(others, others).max())
+        assert float((found - without).norm()) <= spread

@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from fedloom.aggregation.any_size import distances_to
-from fedloom.aggregation.median import coordinate_median
 from fedloom.aggregation.robust_rule import RobustRule
 from fedloom.core.aggregator import AggregationContext
 from fedloom.core.settings import Count, NonNegative, Positive
@@ -47,7 +46,7 @@ class GeometricMedian(RobustRule):
 
     def rule(self, rows: Tensor, context: AggregationContext) -> Tensor:
         """Weiszfeld's iteration from the coordinate-wise median."""
-        median = coordinate_median(rows)
+        median = rows.median(0).values  # of an even number the lower one: it only has to be amid the honest rows
         for _ in range(self.iterations):
             distances = distances_to(median, rows)
             usual = float(distances.median())
