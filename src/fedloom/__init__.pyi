@@ -252,7 +252,7 @@ def run(
         local: What a client does between receiving a model and answering.
         sample_privacy: Clients train by DP-SGD, which protects each of their samples, also from the server.
         selection: Who takes part in a round, of ``fedloom list selectors``.
-        aggregation: How replies become one, of ``fedloom list aggregators``.
+        aggregation: How replies become one, of ``fedloom list aggregators``; several in a list act in turn.
         server_optimizer: How the server uses the mean of the replies.
         channel: What is done to updates on their way to the server, in order: ``fedloom list channels``.
         downlink: How models go down to clients. By default as they are.
@@ -335,7 +335,7 @@ def compare(
         local: What a client does between receiving a model and answering.
         sample_privacy: Clients train by DP-SGD, which protects each of their samples, also from the server.
         selection: Who takes part in a round, of ``fedloom list selectors``.
-        aggregation: How replies become one, of ``fedloom list aggregators``.
+        aggregation: How replies become one, of ``fedloom list aggregators``; several in a list act in turn.
         server_optimizer: How the server uses the mean of the replies.
         channel: What is done to updates on their way to the server, in order: ``fedloom list channels``.
         downlink: How models go down to clients. By default as they are.
@@ -413,7 +413,7 @@ def sweep(
         local: What a client does between receiving a model and answering.
         sample_privacy: Clients train by DP-SGD, which protects each of their samples, also from the server.
         selection: Who takes part in a round, of ``fedloom list selectors``.
-        aggregation: How replies become one, of ``fedloom list aggregators``.
+        aggregation: How replies become one, of ``fedloom list aggregators``; several in a list act in turn.
         server_optimizer: How the server uses the mean of the replies.
         channel: What is done to updates on their way to the server, in order: ``fedloom list channels``.
         downlink: How models go down to clients. By default as they are.
@@ -484,7 +484,7 @@ def advise(
         local: What a client does between receiving a model and answering.
         sample_privacy: Clients train by DP-SGD, which protects each of their samples, also from the server.
         selection: Who takes part in a round, of ``fedloom list selectors``.
-        aggregation: How replies become one, of ``fedloom list aggregators``.
+        aggregation: How replies become one, of ``fedloom list aggregators``; several in a list act in turn.
         server_optimizer: How the server uses the mean of the replies.
         channel: What is done to updates on their way to the server, in order: ``fedloom list channels``.
         downlink: How models go down to clients. By default as they are.

@@ -6,16 +6,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedloom.aggregation.bulyan import Bulyan
+from fedloom.aggregation.krum import squared_distances
 from fedloom.core.errors import FedloomError
 from support.aggregations import aggregate, honest_rows
 
 
 def test_seven_clients_by_hand():
     # f = 1: Krum chooses 7 - 2 = 5 rows. The row at 90 is far from everybody and is among the two left over.
-    # Scores with 7 - 1 - 2 = 4 neighbours: 3 is first, and so on inwards out: 1..5 or 2..6 remain, never 90.
-    # Of the chosen, the 7 - 4 = 3 values closest to their median are averaged.
+    # Scores with 7 - 1 - 2 = 4 neighbours: 3 and 4 have 1 + 1 + 4 + 4 = 10, and 3 comes first. Then, with 3 neighbours,
+    # 4 (1 + 4 + 4), with 2 neighbours 5 (1 + 9), with 1 neighbour 1 (as close to 2 as 2 to 1), and at last 2 of the
+    # rest 2, 6 and 90. Of 1 to 5 the 7 - 4 = 3 values closest to their median, 3, are averaged.
     rows = [[1.0], [2.0], [3.0], [4.0], [5.0], [6.0], [90.0]]
-    assert float(aggregate(Bulyan(share=0.15), rows)) in (3.0, 4.0)
+    assert float(aggregate(Bulyan(share=0.15), rows)) == 3.0
+
+
+@given(st.integers(0, 300))
+def test_of_equal_scores_the_first_client_counts(seed):
+    """Of the last three rows that are left, two are each other's nearest: the first of them is chosen."""
+    rows, rule = honest_rows(11, 20, seed) + 1, Bulyan(share=0.1)
+    exact = (rows.double()[:, None] - rows.double()).square().sum(2)
+    left, chosen = list(range(11)), []
+    for _ in range(9):
+        count = max(1, len(left) - 3)
+        scores = [sorted(float(exact[one, other]) for other in left if other != one)[:count] for one in left]
+        sums = [sum(some) for some in scores]
+        first = next(place for place, value in enumerate(sums) if value <= min(sums) * (1 + 1e-12))
+        chosen.append(left.pop(first))
+    assert rule._choose(squared_distances(rows), 1).tolist() == sorted(chosen)
 
 
 def test_without_hostile_clients_it_is_the_mean():

@@ -14,15 +14,15 @@ from support.aggregations import aggregate, honest_rows
 
 def test_sybils_lose_all_weight_and_orthogonal_clients_keep_theirs():
     histories = torch.tensor([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 2.0]])
-    assert FoolsGold().trust(histories).tolist() == [1.0, 1.0, 0.0, 0.0]
+    assert FoolsGold().trust_in(histories).tolist() == [1.0, 1.0, 0.0, 0.0]
 
 
 def test_a_pardoned_client_by_hand():
     # b lies at 60 degrees to the sybils: its cosine of 0.5 is pardoned to 0.5 * 0.5 / 1 = 0.25, so its trust is 0.75.
     histories = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.5, math.sqrt(0.75)], [-1.0, 0.0]])
     # The last client has no positive cosine with anybody: 1, the largest. Of 0.75 the logit plus 0.5 is above 1.
-    assert FoolsGold().trust(histories).tolist() == [0.0, 0.0, 1.0, 1.0]
-    low = FoolsGold(confidence=0.5).trust(histories)
+    assert FoolsGold().trust_in(histories).tolist() == [0.0, 0.0, 1.0, 1.0]
+    low = FoolsGold(confidence=0.5).trust_in(histories)
     assert low[2].item() == pytest.approx(0.5 * (math.log(3) + 0.5))
 
 
@@ -46,7 +46,7 @@ def paper(histories: torch.Tensor) -> list[float]:
 @given(st.integers(2, 7), st.integers(2, 9), st.integers(0, 1000))
 def test_it_is_the_papers_algorithm(clients, width, seed):
     histories = honest_rows(clients, width, seed).abs().double() + 0.01
-    assert FoolsGold().trust(histories).tolist() == pytest.approx(paper(histories), abs=1e-5)
+    assert FoolsGold().trust_in(histories).tolist() == pytest.approx(paper(histories), abs=1e-5)
 
 
 def test_histories_are_sums_over_rounds_of_the_clients_that_came():

@@ -46,6 +46,24 @@ def test_a_minority_cannot_lead_it_away_however_far_it_goes():
     assert far.norm() < 10
 
 
+@pytest.mark.parametrize("size", [1e4, 1e8, 1e20, 3e38])
+def test_a_row_pulls_no_harder_for_being_larger(size):
+    honest = honest_rows(10, 5, 0)
+    near, far = (aggregate(GeometricMedian(), torch.cat([honest, torch.full((1, 5), v)])) for v in (1e3, size))
+    assert float((near - far).norm()) < 1e-2
+
+
+def test_it_leaves_a_row_at_which_it_starts_but_which_is_not_the_median():
+    # The corner of the right angle is the coordinate-wise median; Fermat's point is on the diagonal.
+    place = (3 - math.sqrt(3)) / 6
+    assert aggregate(EXACT, [[-1.0, 0.0], [0.0, 0.0], [0.0, 1.0]]).tolist() == pytest.approx([-place, place], abs=1e-4)
+
+
+def test_a_point_where_half_of_the_rows_lie_is_the_median():
+    rows = [[2.0, 1.0]] * 3 + [[5.0, 5.0], [3e38, 0.0], [0.0, -1e20]]
+    assert aggregate(GeometricMedian(), rows).tolist() == [2.0, 1.0]
+
+
 def test_rows_that_are_all_alike_are_their_own_median():
     assert aggregate(GeometricMedian(), [[3.0, 4.0]] * 4).tolist() == [3.0, 4.0]
 

@@ -106,3 +106,18 @@ def test_blocks_of_columns_and_single_precision_change_little(monkeypatch):
     assert torch.allclose(squared_distances(rows), whole, rtol=1e-5)
     assert torch.equal(squared_distances(rows), squared_distances(rows).T)
     assert bool((squared_distances(rows).diagonal() == 0).all())
+
+
+@pytest.mark.parametrize("exact", [0, module.EXACT])
+@pytest.mark.parametrize("size", [1e4, 1e6, 1e8])
+def test_a_huge_row_does_not_blind_the_distances_between_the_others(size, exact, monkeypatch):
+    monkeypatch.setattr(module, "EXACT", exact)
+    honest = 1e-2 * honest_rows(8, 300, 0)
+    beside = squared_distances(torch.cat([torch.full((1, 300), size), honest]))[1:, 1:]
+    assert torch.allclose(beside, torch.cdist(honest.double(), honest.double()).square(), rtol=1e-4)
+
+
+def test_two_rows_are_equally_far_from_each_other_to_the_last_bit():
+    for seed in range(20):
+        distances = squared_distances(honest_rows(11, 20, seed) + 1)
+        assert torch.equal(distances, distances.T)

@@ -6,10 +6,13 @@ import pytest
 import torch
 
 import fedloom as fl
+from fedloom.aggregation.centred_clipping import CentredClipping
+from fedloom.aggregation.krum import Krum
 from fedloom.aggregation.median import Median
 from fedloom.aggregation.robust_rule import RobustRule, ShareRule
 from fedloom.aggregation.trimmed_mean import TrimmedMean
-from support.aggregations import aggregate
+from fedloom.core.aggregator import TOLERATED
+from support.aggregations import aggregate, aggregation_context
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,45 @@ def test_a_share_near_the_bound_is_cut_to_what_the_rule_bears():
         bound = (2, 3)
 
     assert Careful(share=0.45).hostile(8) == 2  # 3 of 8 are not borne: 8 < 2 * 3 + 3
+
+
+@pytest.mark.parametrize(
+    ("rule", "clients", "found"),
+    [
+        (Krum(share=0.45), 20, 8),  # 9 of 20, and 20 < 2 * 9 + 3
+        (Krum(share=0.45), 21, None),
+        (Krum(share=0.2), 4, 0),
+        (Krum(share=0.0), 4, None),
+        (TrimmedMean(share=0.2, bucket=2), 4, 0),  # two buckets
+        (TrimmedMean(share=0.2, bucket=2), 5, None),  # three, of which one may be hostile
+        (Median(), 2, 0),
+        (Median(), 3, None),
+        (CentredClipping(), 1, None),
+    ],
+)
+def test_what_a_rule_withstands_is_noted_where_its_settings_promise_more(rule, clients, found):
+    assert rule.tolerated(clients) == found
+    context = aggregation_context()
+    context.note_tolerated(rule, clients)
+    context.note_tolerated(Median(), 50)
+    assert context.findings == ({} if found is None else {TOLERATED: found})
+
+
+def test_less_tolerance_than_promised_is_said_once_and_is_in_the_record_of_each_round(caplog):
+    task, share = fl.task("digits", clients=20), {"name": "krum", "share": 0.45}
+    history = fl.run(task, "fedavg", rounds=3, aggregation=share, eval_every=0)
+    assert [record["metrics"][TOLERATED] for record in history.records if record["round"]] == [8, 8, 8]
+    assert caplog.text.count("krum withstood 8 hostile among the clients of round 1, fewer than its settings") == 1
+    caplog.clear()
+    quiet = fl.run(task, "fedavg", rounds=1, aggregation="krum", eval_every=0)
+    assert TOLERATED not in quiet.records[-1]["metrics"]
+    assert "withstood" not in caplog.text
+
+
+def test_a_cluster_with_few_clients_is_noted_too():
+    task = fl.task("digits", clients=6)
+    history = fl.run(task, "ifca:clusters=3", rounds=2, aggregation="krum", eval_every=0)
+    assert history.records[-1]["metrics"][TOLERATED] == 0
 
 
 def test_a_rule_that_remembers_stops_and_resumes_to_the_same_bytes(tmp_path):

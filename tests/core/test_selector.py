@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -132,3 +133,16 @@ def test_an_object_that_is_no_selector_is_refused():
         run(3)
     with pytest.raises(FedloomError, match=r"unknown selection 'randon'\. Did you mean 'random'"):
         run("randon")
+
+
+def test_a_choice_of_fewer_clients_than_the_aggregator_needs_ends_the_run_before_the_round(mine):
+    """A selector of one's own, and groups of clients: what is counted is what the aggregator gets."""
+    with pytest.warns(fl.StoppedWarning):
+        history = run({"name": f"{mine}:Answers"}, aggregation="median")
+    assert history.stopped == (
+        "selection 'answers' chose 2 of 3 clients in round 1, but the run's aggregator needs at least 3: select more, "
+        "or use another aggregator."
+    )
+    assert not [record for record in history.records if record["round"]]
+    with pytest.raises(Stopped, match=r"chose 2 of 4 groups of clients in round 1, .* at least 5"):
+        check_choice(Choice([0, 1]), replace(pool(4), grouped=True, least=5), object())

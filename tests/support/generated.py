@@ -1,4 +1,4 @@
-"""Files that are generated from the code: the stub of the public names, and two pages of the reference.
+"""Files that are generated from the code: the stub of the public names, two pages of the reference, and a table.
 
 ``make generated`` writes them; ``tests/test_generated.py`` checks that they are current.
 """
@@ -22,10 +22,12 @@ from fedloom.registry.builtin import METHODS
 from fedloom.registry.setting import DeclaredSetting, base_type, declared_settings
 from fedloom.registry.setting_arguments import with_usual
 from fedloom.tasks.settings import TaskSection
+from support.hostile_sizes import table as hostile_sizes
 from support.paths import DOCS, REPOSITORY
 
 STUB = Path(fedloom.__file__).with_name("__init__.pyi")
 SETTINGS_PAGE, METHODS_PAGE = DOCS / "reference" / "settings.md", DOCS / "reference" / "methods.md"
+TRUST_PAGE, BEGIN, END = DOCS / "trust.md", "<!-- measured hostile sizes -->", "<!-- end of what is measured -->"
 HELPERS = ("curve_of", "align_blocks")
 """Public functions that belong to single methods."""
 TAKE_SETTINGS = ("run", "compare", "sweep", "advise", "resume", "task")
@@ -202,7 +204,19 @@ differ from the papers. This page is generated from the table of methods.
     return text + "".join(f"\n::: fedloom.{name}\n" for name in HELPERS)
 
 
-FILES: dict[Path, Callable[[], str]] = {STUB: stub, SETTINGS_PAGE: settings_page, METHODS_PAGE: methods_page}
+def trust_page() -> str:
+    """The page on trust, with what robust rules make of hostile rows measured again."""
+    text = TRUST_PAGE.read_text()
+    before, after = text.split(BEGIN)[0], text.split(END)[1]
+    return "\n".join([before + BEGIN, "", *hostile_sizes(), "", END]) + after
+
+
+FILES: dict[Path, Callable[[], str]] = {
+    STUB: stub,
+    SETTINGS_PAGE: settings_page,
+    METHODS_PAGE: methods_page,
+    TRUST_PAGE: trust_page,
+}
 
 
 def write() -> None:

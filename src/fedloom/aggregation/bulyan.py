@@ -1,7 +1,11 @@
 """Bulyan: Krum chooses rows one after another, and of these the values around each coordinate's median are averaged.
 
 Of n rows, f of which may be hostile, Krum chooses n - 2f, each among those that are left; in each coordinate the
-n - 4f values closest to the median of the chosen are averaged. It needs n >= 4f + 3.
+n - 4f values closest to the median of the chosen are averaged. It needs n >= 4f + 3. Of equal scores the first client's
+counts.
+
+It promises: every coordinate is within the range of what honest clients sent, widened on either side by at most the
+width of that range, whatever the hostile rows are.
 
 El Mhamdi, Guerraoui and Rouault, The Hidden Vulnerability of Distributed Learning in Byzantium, ICML 2018,
 https://arxiv.org/abs/1802.07927, section 4.

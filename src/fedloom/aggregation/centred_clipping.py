@@ -2,6 +2,10 @@
 
 ``v <- v + mean_i((x_i - v) * min(1, radius / |x_i - v|))``, starting from the change of the round before, a few times.
 
+It promises: the centre moves by at most the radius in each iteration, and a hostile client moves it by at most the
+radius divided by the number of clients, whatever it sends. The default radius is a median, which fewer than half of
+the clients cannot move beyond what honest clients sent.
+
 Karimireddy, He and Jaggi, Learning from History for Byzantine Robust Optimization, ICML 2021,
 https://arxiv.org/abs/2012.10333, algorithm 2. The paper's clients send momenta; here they send changes of local
 training.

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from fedloom.core.aggregator import AggregationContext
+
+TINY = 1e-30
+"""Smaller factors have few digits in single precision."""
 
 
 def changes_of(rows: Tensor, context: AggregationContext) -> Tensor:
@@ -33,9 +37,14 @@ def moved_by(change: Tensor, context: AggregationContext) -> Tensor:
 def clip_norms(changes: Tensor, most: float | Tensor) -> Tensor:
     """Changes with a norm of at most so much: ``change * min(1, most / |change|)``.
 
+    Norms are taken in double precision: no finite change is too large for that.
+
     Args:
         changes: A change per client.
         most: The bound.
     """
-    factors: Tensor = (most / changes.norm(dim=1, keepdim=True).clamp(min=1e-30)).clamp(max=1)
-    return changes * factors
+    norms = torch.linalg.vector_norm(changes, dim=1, keepdim=True, dtype=torch.float64)
+    factors: Tensor = (most / norms.clamp(min=1e-30)).clamp(max=1)
+    if bool((factors < TINY).any()):
+        return (changes.double() * factors).to(changes)
+    return changes * factors.to(changes)

@@ -6,6 +6,8 @@ The server does the run's local work from the same model on its own samples; g i
 The server's own set is the communal set of the task (``task.communal_per_class``). It has to be like
 the clients' data: clients whose data lack in it are not trusted.
 
+It promises: the change is at most as long as the server's own, whatever clients send, and however many are hostile.
+
 Cao, Fang, Liu and Gong, FLTrust: Byzantine-robust Federated Learning via Trust Bootstrapping, NDSS 2021,
 https://arxiv.org/abs/2012.13995, algorithm 2.
 """
@@ -85,4 +87,4 @@ class FLTrust(RobustRule):
             seed=context.seed,
             round=context.round,
         )
-        return context.trainer.train(request).rows[0] - start[0]
+        return (context.trainer.train(request).rows[0] - start[0]).to(rows)

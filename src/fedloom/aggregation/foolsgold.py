@@ -4,8 +4,10 @@ Sybils push one aim, so the sums of their changes over all rounds are more alike
 of their own. A client's weight falls with its greatest cosine to any other (after pardoning honest ones that resemble a
 sybil), and is sharpened by a logit. The changes of a round are averaged with these weights.
 
-It cannot see a single hostile client, and honest clients with the same data look like sybils to it: where nobody's data
-differ, it throws everybody away. Hybrid methods send parts of a model; each part has a history of its own.
+It promises that sybils, several clients that send alike, lose their weight, and nothing else. It cannot see a single
+hostile client, whose update may have any size: put a robust rule behind it (``aggregation/chain.py``). Honest clients
+with the same data look like sybils to it: where nobody's data differ, it throws everybody away. Hybrid methods send
+parts of a model; each part has a history of its own.
 
 Fung, Yoon and Beschastnikh, The Limitations of Federated Learning in Sybil Settings, RAID 2020,
 https://arxiv.org/abs/1808.04866, algorithm 1 (all features count alike).
@@ -14,12 +16,15 @@ https://arxiv.org/abs/1808.04866, algorithm 1 (all features count alike).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from fedloom.aggregation.any_size import as_finite, cut_sizes
 from fedloom.aggregation.changes import changes_of, moved_by
 from fedloom.core.aggregator import AggregationContext, Aggregator
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.settings import Positive
 
 ROUNDING = 1e-9
@@ -34,6 +39,12 @@ class FoolsGold(Aggregator):
         confidence: How sharply the logit separates (the paper's kappa).
     """
 
+    breaks: ClassVar[Facts] = {Fact.OWN_INFLUENCE: "weighs each client by how its updates resemble those of others"}
+    alone: ClassVar[str] = (
+        "sees hostile clients that act alike, and a single one moves its mean anywhere: put a robust rule behind it, "
+        'for instance aggregation = ["foolsgold", "multikrum"]'
+    )
+
     confidence: Positive = 1.0
 
     @property
@@ -43,11 +54,16 @@ class FoolsGold(Aggregator):
 
     def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
         """The changes, by the trust in their clients; no change if nobody is trusted."""
-        changes = changes_of(rows, context)
-        trust = self.trust(_histories(changes, context)).to(changes)
-        return moved_by(trust @ changes / trust.sum().clamp(min=1e-30), context)
+        changes = cut_sizes(changes_of(rows, context))
+        trust = self.trust(rows, context).to(changes)
+        change = trust @ changes / trust.sum().clamp(min=1e-30)
+        return moved_by(as_finite(change, rows), context)
 
-    def trust(self, histories: Tensor) -> Tensor:
+    def trust(self, rows: Tensor, context: AggregationContext) -> Tensor:
+        """The less the sum of a client's changes over all rounds resembles another's, the more it is trusted."""
+        return self.trust_in(_histories(cut_sizes(changes_of(rows, context)), context))
+
+    def trust_in(self, histories: Tensor) -> Tensor:
         """A number from 0 to 1 for each client.
 
         Args:

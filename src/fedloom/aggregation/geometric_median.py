@@ -1,7 +1,11 @@
 """The geometric median: the row with the smallest sum of distances to all rows.
 
-Found by Weiszfeld's iteration, ``v <- sum_i x_i / |x_i - v| / sum_i 1 / |x_i - v|``, with distances of at least
-``smoothing``. Fewer than half of the clients cannot lead it away arbitrarily far.
+Found by Weiszfeld's iteration, ``v <- sum_i x_i / |x_i - v| / sum_i 1 / |x_i - v|``, from the coordinate-wise median.
+Every row pulls with the same force, however far away it is, so a row is no stronger for being larger; where the
+iteration starts and when it ends must not depend on far rows either.
+
+It promises: with f hostile rows of n, f < n / 2, the result is within ``2 (n - f) / (n - 2 f)`` times the largest
+distance of an honest row from any point, of that point, whatever the hostile rows are.
 
 Pillutla, Kakade and Harchaoui, Robust Aggregation for Federated Learning, IEEE Transactions on Signal Processing 2022,
 https://arxiv.org/abs/1912.13445, algorithm 2 (which uses the clients' weights; here every client counts alike).
@@ -11,8 +15,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
+from fedloom.aggregation.any_size import distances_to
 from fedloom.aggregation.robust_rule import RobustRule
 from fedloom.core.aggregator import AggregationContext
 from fedloom.core.settings import Count, NonNegative, Positive
@@ -24,8 +30,8 @@ class GeometricMedian(RobustRule):
 
     Args:
         iterations: The most steps of Weiszfeld's iteration.
-        tolerance: It ends when the sum of distances falls by less than this share of it.
-        smoothing: The smallest distance that is divided by, as a share of the mean distance.
+        tolerance: It ends when the square of a step is less than this share of the square of the median distance.
+        smoothing: A row that is closer than this share of the median distance counts as the point itself.
         bucket: How many clients are averaged before the rule sees them.
     """
 
@@ -39,13 +45,27 @@ class GeometricMedian(RobustRule):
         return 2 * self.bucket + 1
 
     def rule(self, rows: Tensor, context: AggregationContext) -> Tensor:
-        """Weiszfeld's iteration from the mean."""
-        median, before = rows.mean(0), float("inf")
+        """Weiszfeld's iteration from the coordinate-wise median."""
+        median = rows.median(0).values  # of an even number the lower one: it only has to be amid the honest rows
         for _ in range(self.iterations):
-            distances = (rows - median).norm(dim=1).double()
-            total = float(distances.sum())
-            if total == 0 or before - total <= self.tolerance * total:
+            distances = distances_to(median, rows)
+            usual = float(distances.median())
+            here = distances <= self.smoothing * usual
+            pulls = torch.where(here, 0.0, 1 / distances)
+            if not bool(pulls.any()):
                 break
-            weights = 1 / distances.clamp(min=self.smoothing * total / len(rows))
-            median, before = (weights / weights.sum()).to(rows) @ rows, total
+            aim = (pulls / pulls.sum()).to(rows) @ rows
+            step = (aim - median) * _share_of_step(aim - median, pulls, int(here.sum()))
+            median = median + step
+            if float(step.double().square().sum()) <= self.tolerance * usual**2:
+                break
         return median
+
+
+def _share_of_step(step: Tensor, pulls: Tensor, here: int) -> float:
+    """How much of a step is taken from a point where some rows lie: none if they outweigh the pull of the others.
+
+    Vardi and Zhang, The multivariate L1-median and associated data depth, PNAS 2000.
+    """
+    force = float(pulls.sum() * torch.linalg.vector_norm(step, dtype=torch.float64))
+    return 1.0 if not here else max(0.0, 1 - here / force) if force else 0.0

@@ -4,6 +4,10 @@ The score of a row is the sum of its squared distances to its n - f - 2 nearest 
 hostile. Krum takes the row with the lowest score as it is; Multi-Krum averages the rows with the lowest scores. Of
 equal scores the first client's counts. Both need n >= 2f + 3.
 
+They promise: a hostile row that is farther from all honest rows than ``sqrt((n - f - 2) / (n - 2f - 1))`` times the
+largest distance between two of these is neither taken by Krum nor averaged by Multi-Krum (with its usual ``chosen``),
+whatever its size. One that is closer may be.
+
 Blanchard, El Mhamdi, Guerraoui and Stainer, Machine Learning with Adversaries: Byzantine Tolerant Gradient Descent,
 NeurIPS 2017, https://arxiv.org/abs/1703.02757, section 4 and section 5 (Multi-Krum).
 """
@@ -82,8 +86,9 @@ EXACT = 1_000_000_000
 def squared_distances(rows: Tensor) -> Tensor:
     """The squared distance of each pair of rows, in double precision.
 
-    ``|a - b|² = |a|² + |b|² - 2ab`` over a block of columns at a time, each centred first, so that little is lost where
-    rows lie close together and far from the origin.
+    ``|a - b|² = |a|² + |b|² - 2ab`` over a block of columns at a time. Each column is centred first on its median (the
+    lower one), so that little is lost where rows lie close together and far from the origin. Centred on their mean,
+    honest rows would be far from the origin whenever one hostile row is.
 
     Args:
         rows: A row per client.
@@ -91,15 +96,15 @@ def squared_distances(rows: Tensor) -> Tensor:
     products = rows.new_zeros(len(rows), len(rows), dtype=torch.float64)
     exact = len(rows) * rows.numel() <= EXACT
     for block in torch.split(rows, COLUMNS, dim=1):
-        centred = block.double() if exact else block
-        centred = centred - centred.mean(0)
+        centre = block.median(0).values
         if exact:
+            centred = block.double() - centre.double()  # one of the values is subtracted: without rounding, mostly
             products += centred @ centred.T
             continue
+        centred = block - centre
         for first in range(0, len(rows), ROWS):  # above the diagonal only: below it are the same products
             products[first : first + ROWS, first:] += centred[first : first + ROWS] @ centred[first:].T
-    if not exact:
-        products = products.triu() + products.triu(1).T
+    products = products.triu() + products.triu(1).T  # two rows are equally far from each other, to the last bit
     squares = products.diagonal()
     return (squares[:, None] + squares - 2 * products).clamp(min=0).fill_diagonal_(0)
 

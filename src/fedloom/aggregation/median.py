@@ -1,8 +1,9 @@
 """The coordinate-wise median of clients' rows.
 
-Each coordinate is the median over clients; of an even number it is the mean of the two in the middle. Fewer than half
-of the clients cannot move it beyond what honest clients sent. The run's weights are not used: a hostile client chooses
-how many samples it claims.
+Each coordinate is the median over clients; of an even number it is the mean of the two in the middle. The run's weights
+are not used: a hostile client chooses how many samples it claims.
+
+It promises: fewer than half of the clients cannot move any coordinate out of the range of what honest clients sent.
 
 Yin, Chen, Ramchandran and Bartlett, Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates, ICML
 2018, https://arxiv.org/abs/1803.01498, definition 1.

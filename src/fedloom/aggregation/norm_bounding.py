@@ -3,6 +3,10 @@
 A hostile client that wants to move the average has to send a large change; a change above the bound is scaled down to
 it. It is the only rule here that keeps the run's weights, and without a change above the bound it is the mean.
 
+It promises: the result is at most the bound away from what clients started from, and a hostile client moves it by at
+most its weight times twice the bound, whatever it sends. The default bound is a median, which fewer than half of the
+clients cannot move beyond what honest clients sent.
+
 Sun, Kairouz, Suresh and McMahan, Can You Really Backdoor Federated Learning?, 2019, https://arxiv.org/abs/1911.07963.
 """
 
@@ -10,11 +14,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from fedloom.aggregation.changes import changes_of, clip_norms, moved_by
 from fedloom.aggregation.median import coordinate_median
 from fedloom.core.aggregator import AggregationContext, Aggregator
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.settings import Positive
 
 
@@ -28,8 +34,14 @@ class NormBounding(Aggregator):
 
     most: Positive | None = None
 
+    @property
+    def breaks(self) -> Facts:  # type: ignore[override]  # a given bound is nobody's
+        """A bound that is the median norm is decided by all clients."""
+        return {} if self.most else {Fact.OWN_INFLUENCE: "bounds each change by the median of all"}
+
     def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
         """The weighted mean of the bounded changes."""
         changes = changes_of(rows, context)
-        most = coordinate_median(changes.norm(dim=1)) if self.most is None else self.most
+        norms = torch.linalg.vector_norm(changes, dim=1, dtype=torch.float64)
+        most = coordinate_median(norms) if self.most is None else self.most
         return moved_by(weights @ clip_norms(changes, most), context)

@@ -16,8 +16,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from fedloom.aggregation.any_size import as_finite, cut_sizes
 from fedloom.core.aggregator import AggregationContext, Aggregator
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, Facts
 from fedloom.core.settings import Count, NonNegative
 
 
@@ -31,23 +33,21 @@ class RobustRule(Aggregator):
 
     bucket: Count = field(default=1, kw_only=True)
 
-    @property
-    def name(self) -> str:
-        """Its name in a config."""
-        return type(self).__name__.lower()
+    breaks: ClassVar[Facts] = {Fact.OWN_INFLUENCE: "decides by what the others sent how much a client counts"}
 
     def rule(self, rows: Tensor, context: AggregationContext) -> Tensor:
         """The row that stands for all of them.
 
         Args:
-            rows: A row per client, or per bucket of clients.
+            rows: A row per client, or per bucket of clients; in double precision where their squares would overflow.
             context: What the server has in this round.
         """
         raise TypeError(f"{type(self).__name__} has no rule")
 
     def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
-        """The rule on rows, or on their buckets."""
-        return self.rule(self.in_buckets(rows, context), context)
+        """The rule on rows, or on their buckets, without numbers that it could not compute with."""
+        seen = self.in_buckets(cut_sizes(rows), context)
+        return as_finite(self.rule(seen, context), rows)
 
     def in_buckets(self, rows: Tensor, context: AggregationContext) -> Tensor:
         """The means of randomly drawn buckets; the rows themselves if a bucket is one client.
@@ -92,6 +92,12 @@ class ShareRule(RobustRule):
             clients += 1
             rows = -(-clients // self.bucket)
         return clients
+
+    def tolerated(self, clients: int) -> int | None:
+        """Fewer than the share, or none where the share is less than one client."""
+        rows = -(-clients // self.bucket)
+        found = self.hostile(rows)
+        return found if self.share and found < max(1, self._claim(rows)) else None
 
     def hostile(self, rows: int) -> int:
         """How many hostile ones among a number of rows it is prepared for: the share, or as many as it can tolerate.

@@ -4,6 +4,8 @@ In each coordinate the largest and the smallest ``floor(share * clients)`` value
 averaged. The run's weights are not used: a hostile client chooses how many samples it claims. With ``share = 0`` this
 is the mean with equal weights; with the largest possible share it is the median.
 
+It promises: with at most that many hostile rows, no coordinate leaves the range of what honest clients sent.
+
 Yin, Chen, Ramchandran and Bartlett, Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates, ICML
 2018, https://arxiv.org/abs/1803.01498, definition 2.
 """

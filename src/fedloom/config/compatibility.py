@@ -52,7 +52,7 @@ def parts_of(
         yield NamedPart(f"the server optimiser of {method.name}", own, {})
     yield NamedPart(f"task {task.name}", task_needs(task), task_breaks(task))
     yield NamedPart.of(config.selection, f"selection {type(config.selection).__name__.lower()}", SELECTOR_PROMISES)
-    for part in (config.aggregation, *config.channel, *config.prediction, config.adversary):
+    for part in (*config.aggregation.members, *config.channel, *config.prediction, config.adversary):
         if part is not None:
             yield NamedPart.of(part)
     for key in ("server_optimizer", "downlink", "federated_dropout", "sample_privacy"):

@@ -52,7 +52,9 @@ class RunConfig(RunSettings, Strict):
         Setting("Clients train by DP-SGD, which protects each of their samples, also from the server."),
     ] = None
     selection: Annotated[Any, Setting("Who takes part in a round, of `fedloom list selectors`.")] = Random()
-    aggregation: Annotated[Any, Setting("How replies become one, of `fedloom list aggregators`.")] = Mean()
+    aggregation: Annotated[
+        Any, Setting("How replies become one, of `fedloom list aggregators`; several in a list act in turn.")
+    ] = Mean()
     server_optimizer: Annotated[ServerOptimizer | None, Setting("How the server uses the mean of the replies.")] = None
     channel: Annotated[
         list[Any], Setting("What is done to updates on their way to the server, in order: `fedloom list channels`.")

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from fedloom.core.privacy import PlannedRun, Privacy
     from fedloom.core.task import Task
 
+TOLERATED = "aggregation/tolerated"
+"""How many hostile rows the aggregator withstood, in records of rounds in which its settings promise more."""
+
 
 @dataclass(frozen=True)
 class Aggregator:
@@ -32,8 +35,21 @@ class Aggregator:
     grants: ClassVar[Collection[Fact]] = ()
     """``(Fact.ONLY_SUMS,)`` if the weighted sum of the rows is all that ``__call__`` uses."""
 
+    alone: ClassVar[str] = ""
+    """What a run says where no other aggregator stands behind it: what it does not withstand, and what to do."""
+
     def __post_init__(self) -> None:
         check_settings(self)
+
+    @property
+    def name(self) -> str:
+        """What users call it."""
+        return type(self).__name__.lower()
+
+    @property
+    def members(self) -> tuple[Aggregator, ...]:
+        """The aggregators that it consists of, each with facts of its own: itself, unless several act in turn."""
+        return (self,)
 
     def _derived_facts(self) -> tuple[Facts, Facts]:
         """Any aggregator but a mean needs rows of which one is made."""
@@ -54,6 +70,14 @@ class Aggregator:
         """
         return self
 
+    def tolerated(self, clients: int) -> int | None:
+        """How many hostile clients it withstands, where its settings promise more; None where it does what they say.
+
+        Args:
+            clients: How many clients sent a row.
+        """
+        return 0 if clients < self.least_clients else None
+
     def ledger(self, plan: PlannedRun) -> Privacy | None:
         """The ledger of what clients spend of their privacy, if the aggregator adds noise; None for most.
 
@@ -70,6 +94,18 @@ class Aggregator:
         Args:
             algorithm: The method of the run.
         """
+
+    def trust(self, rows: Tensor, context: AggregationContext) -> Tensor:
+        """How far each client is trusted, from 0 to 1, by an aggregator that may stand before another.
+
+        The next one gets the rows of clients with any trust, and their weights times it. Most aggregators have no such
+        function: they make one row, and can only be the last.
+
+        Args:
+            rows: A row per client, in client order.
+            context: As in ``__call__``.
+        """
+        raise TypeError(f"{type(self).__name__} has no trust")
 
     def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
         """The row that stands for all of them.
@@ -102,6 +138,7 @@ class AggregationContext(ServerContext):
         reply: The name of the reply's tensor; empty for rows of a method's own making.
         expected: How many clients a round has on average; None where that is not known.
         memory: What the aggregator remembered of this reply after the last round, and may change: tensors by name.
+        findings: What the record of the round says of the aggregation, by the names of metrics; it may be added to.
     """
 
     ids: Sequence[int] = ()
@@ -109,6 +146,17 @@ class AggregationContext(ServerContext):
     reply: str = ""
     expected: float | None = None
     memory: MutableMapping[str, Tensor] = field(default_factory=dict)
+    findings: MutableMapping[str, float] = field(default_factory=dict)
+
+    def note_tolerated(self, aggregator: Aggregator, clients: int) -> None:
+        """Let the record of the round say if an aggregator withstands less than its settings promise.
+
+        Args:
+            clients: How many clients sent a row.
+        """
+        found = aggregator.tolerated(clients)
+        if found is not None:
+            self.findings[TOLERATED] = min(found, self.findings.get(TOLERATED, found))
 
     @classmethod
     def of(cls, context: ServerContext, **about_rows: Any) -> AggregationContext:

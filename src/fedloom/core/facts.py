@@ -48,6 +48,7 @@ class Fact(Enum):
     ONLY_MEANS = "the server uses nothing of the replies but their means"
     ONLY_SUMS = "the server uses nothing of the replies but sums over clients"
     ADDABLE = "what clients send can be added as it is"
+    OWN_INFLUENCE = "how much a client counts does not depend on what others sent"
     # who takes part
     ALL_ANSWER = "every client that is asked answers"
     KNOWN_UNITS = "what a round draws from is known without clients' data"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -135,6 +135,7 @@ class Replies:
         origins: What the clients started from, by the names of replies that are weights: one row, or one per client.
         memory: What the aggregator remembers.
         expected: How many clients a round has on average; None where that is not known.
+        findings: What the record of the round says of the aggregation.
     """
 
     ids: list[int]
@@ -149,6 +150,7 @@ class Replies:
     origins: Mapping[str, Tensor] = field(default_factory=dict)
     memory: AggregatorMemory = field(default_factory=AggregatorMemory)
     expected: float | None = None
+    findings: MutableMapping[str, float] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Tensor:
         return self.tensors[name]
@@ -169,6 +171,7 @@ class Replies:
             reply=name,
             expected=self.expected,
             memory=memory,
+            findings=self.findings,
         )
         return self._aggregate(self.tensors[name], self.weights, context)
 
@@ -180,16 +183,18 @@ class Replies:
             weights: The weights of the rows; they sum to one.
             origin: What the rows started from, where they are weights.
         """
-        return self._aggregate(rows, weights, AggregationContext.of(self.context, origin=origin))
+        return self._aggregate(
+            rows, weights, AggregationContext.of(self.context, origin=origin, findings=self.findings)
+        )
 
     def _aggregate(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
         flat = rows.flatten(1) if rows.dim() > 2 else rows
+        context.note_tolerated(self.aggregator, len(flat))
         row = self.aggregator(flat, weights, context)
         if not isinstance(row, Tensor) or row.shape != flat.shape[1:]:
             made = tuple(row.shape) if isinstance(row, Tensor) else repr(row)
             raise FedloomError(
-                f"aggregator {type(self.aggregator).__name__} makes {made} of rows of shape {tuple(flat.shape)}: "
-                "return one row."
+                f"aggregator {self.aggregator.name} makes {made} of rows of shape {tuple(flat.shape)}: return one row."
             )
         return row.view(rows.shape[1:])
 

@@ -42,6 +42,7 @@ class Pool:
         ask: ``ask(places)`` sends the model to clients and returns their loss and score; it costs bytes.
         grouped: Whether a place is a group of clients.
         secret: Whether nobody may learn who is drawn, not even by the run's seed: privacy is counted on that.
+        least: The fewest places with which the run's aggregator can do what it promises.
     """
 
     samples: Tensor
@@ -52,6 +53,7 @@ class Pool:
     ask: Callable[[Sequence[int]], Probe]
     grouped: bool = False
     secret: bool = False
+    least: int = 1
 
     @property
     def size(self) -> int:
@@ -142,5 +144,11 @@ def check_choice(choice: Choice, pool: Pool, selector: object) -> Choice:
         raise FedloomError(
             f"selection '{name}' returned {places}{also} in round {pool.round}: it must name places between 0 and "
             f"{pool.size - 1}, each once."
+        )
+    if len(places) < pool.least:
+        what = "groups of clients" if pool.grouped else "clients"
+        raise Stopped(
+            f"selection '{name}' chose {len(places)} of {pool.size} {what} in round {pool.round}, but the run's "
+            f"aggregator needs at least {pool.least}: select more, or use another aggregator."
         )
     return Choice(places, choice.state, lost)

@@ -62,6 +62,9 @@ class PrivateMean(Aggregator):
         Fact.KNOWN_UNITS: "does not protect what groups of clients are formed by: use fedseq with given chains, and "
         "selection poisson",
         Fact.SCORES_STAY: SCORES,
+        Fact.OWN_INFLUENCE: "covers by its noise what one client adds to the sum, and not what it changes of the "
+        "others' weights: let clients add the noise (channel localnoise, or sample_privacy), since nothing that a rule "
+        "does with noisy updates costs privacy",
     }
 
     noise: Noise | None = None

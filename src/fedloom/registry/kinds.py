@@ -32,6 +32,7 @@ AGGREGATORS: Registry[type[Aggregator]] = Registry(
     *("aggregator", "fedloom.aggregators", builtin.AGGREGATORS, "fedloom.core.aggregator:Aggregator"),
     key="aggregation",
     default="mean",
+    chain="fedloom.aggregation.chain:AggregatorChain",
 )
 CHANNEL_STEPS: Registry[type[ChannelStep]] = Registry(
     *("channel step", "fedloom.channel", builtin.CHANNEL_STEPS, "fedloom.core.channel_step:ChannelStep"),

@@ -38,6 +38,7 @@ class Registry(Mapping[str, T]):
         default: The name of the part where the config names none; None if there is then no such part.
         aliases: Other names of built-in parts, in lower case without separators.
         is_list: Whether the config has a list of such parts.
+        chain: The part that several act in as one, ``package.module:Class``; None where the config has only one.
     """
 
     def __init__(
@@ -51,10 +52,11 @@ class Registry(Mapping[str, T]):
         default: str | None = None,
         aliases: Mapping[str, str] = NOTHING,
         is_list: bool = False,
+        chain: str | None = None,
     ) -> None:
         self.what, self.group, self.key, self.default, self.is_list = what, group, key, default, is_list
         self.aliases = aliases
-        self._table, self._base = table, base
+        self._table, self._base, self._chain = table, base, chain
         self._spellings = {_letters(name): name for name in table}
 
     @property
@@ -142,6 +144,8 @@ class Registry(Mapping[str, T]):
         """The part, or the list of parts, that a value of the config names; ``value`` is None where it has none."""
         if not self.is_list:
             value = self.default if value is None else value
+            if self._chain is not None and isinstance(value, list | tuple):
+                return load_object(self._chain).of([self.make_one(one) for one in value])
             return None if value is None else self.make_one(value)
         value = [] if value is None else value
         if not isinstance(value, list | tuple):
@@ -182,8 +186,9 @@ class Registry(Mapping[str, T]):
 
     def plain(self, part: Any) -> Any:
         """The plain values that make the part, or the list of parts, again; None if there is none."""
-        if self.is_list:
-            return [self.plain_one(one) for one in part]
+        members = part if self.is_list else () if self._chain is None else part.members
+        if self.is_list or len(members) > 1:
+            return [self.plain_one(one) for one in members]
         return None if part is None else self.plain_one(part)
 
     def plain_one(self, part: Any) -> dict[str, Any]:

@@ -198,6 +198,7 @@ class Answers:
             origins={} if self.summed else self._origins(),
             memory=self.round.costs.memory,
             expected=None if run.privacy is None else run.privacy.expected,
+            findings=self.round.costs.findings,
         )
 
     def _origins(self) -> dict[str, Tensor]:

@@ -43,13 +43,9 @@ def select_clients(
 
     setting = run.setting
     pool = Pool(
-        samples,
-        setting.seed,
-        context.round,
-        setting.rounds,
-        state.selection,
-        ask,
+        *(samples, setting.seed, context.round, setting.rounds, state.selection, ask),
         grouped=groups is not None,
+        least=run.aggregator.least_clients,
         secret=run.draws_are_secret,
     )
     choice = check_choice(run.select(pool), pool, run.select)

@@ -114,6 +114,8 @@ class Composition:
     executions: tuple[Execution, ...] = ()
     """How clients of each architecture train, where their models differ; ``execution`` is then the server's."""
     scored_together: int = SCORED_TOGETHER
+    told: set[str] = field(default_factory=set, compare=False)
+    """The warnings that were given: each is given once in a run."""
     present: Callable[[], Collection[int]] | None = None
     """Returns the clients that can be reached now; None where all of them always can. Clients that cannot be reached
     may still be selected; they do not answer."""

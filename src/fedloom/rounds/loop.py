@@ -7,12 +7,13 @@ state after a round depends on the state before it and on nothing else.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 
-from fedloom.core.aggregator import AggregatorMemory
+from fedloom.core.aggregator import TOLERATED, AggregatorMemory
 from fedloom.core.algorithm import Round, State
 from fedloom.core.errors import Stopped
 from fedloom.rounds.client_selection import select_clients
@@ -28,6 +29,8 @@ from fedloom.rounds.record_keys import DRAWN
 from fedloom.rounds.round_context import RoundContext
 from fedloom.rounds.round_costs import RoundCosts
 from fedloom.rounds.run_state import RunState
+
+log = logging.getLogger("fedloom")
 
 
 def play_prelude(run: Composition, engine: Engine, state: RunState) -> dict[str, Any]:
@@ -60,6 +63,7 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
         server = _optimize(run, state, server)
     except NothingSent:
         server = state.server
+    _say_tolerated(run, number, costs)
     metrics = local_metrics(run, number, costs.measured) if measure else {}
     check_values(run, number, metrics.values())
     state.server, state.round, state.selection = server, number, dict(choice.state)
@@ -80,6 +84,17 @@ def _optimize(run: Composition, state: RunState, server: State) -> State:
     row, state.optimizer = run.optimize(state.server["row"], server["row"], state.optimizer)
     trained = run.task.layout.trained_columns
     return {**server, "row": row if trained is None else torch.where(trained, row, server["row"])}
+
+
+def _say_tolerated(run: Composition, number: int, costs: RoundCosts) -> None:
+    """Say once in a run that its aggregator withstands fewer hostile clients than its settings promise."""
+    if TOLERATED in costs.findings and TOLERATED not in run.told:
+        run.told.add(TOLERATED)
+        log.warning(
+            "%s withstood %d hostile among the clients of round %s, fewer than its settings promise: let more clients "
+            "take part (told once in a run; %s in the records has it for each round)",
+            *(run.aggregator.name, costs.findings[TOLERATED], number, TOLERATED),
+        )
 
 
 def _check_budget(run: Composition, state: RunState) -> None:

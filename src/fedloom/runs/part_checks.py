@@ -13,7 +13,7 @@ from fedloom.core.channel_step import ChannelStep
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, holds
 from fedloom.core.privacy import PlannedRun
-from fedloom.core.selector import CheckedSelector, KnownDraws
+from fedloom.core.selector import CheckedSelector, Draws, KnownDraws
 from fedloom.core.task import FederationView, Task
 from fedloom.rounds.metrics import size_limits
 
@@ -79,17 +79,21 @@ def fewest_participants(federation: FederationView, new: Sequence[int]) -> int:
 def _check_round_size(config: RunConfig, clients: int) -> None:
     """Refuse an aggregator that needs more clients than a round has."""
     selection, least = config.selection, config.aggregation.least_clients
-    fixed = selection.draws(clients).number if isinstance(selection, KnownDraws) and clients > 1 else None
-    per_round = clients if fixed is None else fixed
-    if per_round < least:
+    known = selection.draws(clients) if isinstance(selection, KnownDraws) and clients > 1 else Draws()
+    per_round = clients if known.number is None else known.number
+    usual = per_round if known.rate is None else known.rate * clients
+    if usual < least and least > 1:  # a round without anybody is drawn again
+        on_average = "" if known.rate is None else " on average"
         raise FedloomError(
-            f"the aggregator {type(config.aggregation).__name__.lower()} needs at least {least} clients in a round, "
-            f"but a round has {per_round}: select more clients, or use another aggregator."
+            f"the aggregator {config.aggregation.name} needs at least {least} clients in a round, but a round has "
+            f"{usual:g}{on_average}: select more clients, or use another aggregator."
         )
 
 
 def _warn_of_settings_without_effect(config: RunConfig, algorithm: Algorithm, task: Task) -> None:
     """Say what the run will not do, although its settings sound as if it did."""
+    if config.aggregation.alone:
+        log.warning("aggregation %s %s", config.aggregation.name, config.aggregation.alone)
     late = [since for since, _ in task.federation.later if since > config.rounds]
     if late:
         change = "drift" if task.federation.seen is None else "new task"

@@ -1,7 +1,7 @@
 """Poisson sampling: every client takes part with the same probability, independently of the others.
 
-It is what the accounting of differential privacy assumes. How many clients a round has varies; a round without any is
-drawn again.
+It is what the accounting of differential privacy assumes. How many clients a round has varies; a round without any, or
+with fewer than the run's aggregator needs, is drawn again.
 """
 
 from __future__ import annotations
@@ -38,8 +38,10 @@ class Poisson:
 
     def __call__(self, pool: Pool) -> Choice:
         """Draw the clients of a round."""
+        if pool.size < pool.least:
+            return Choice(list(range(pool.size)))  # no draw has enough: the check of choices says so
         generator = pool.generator("selection")
         while True:
             drawn = (generator.random(pool.size) < self.rate).nonzero()[0].tolist()
-            if drawn:
+            if len(drawn) >= pool.least:
                 return Choice(drawn)

@@ -137,3 +137,10 @@ def test_a_method_inside_another_one_is_found(inner: Any) -> None:
     assert named_code(plain) == ["mine.py:M"]
     there = with_absolute_files(plain, Path("/folder"))["method"]["inner"]["inner"]
     assert (there if isinstance(there, str) else there["name"]) == "/folder/mine.py:M"
+
+
+def test_rules_that_act_in_turn_are_found() -> None:
+    plain = {"aggregation": ["foolsgold", "mine.py:A:x=1", {"name": "yours.py:B"}], "task": {"name": "digits"}}
+    assert [file.name for file in user_files(plain)] == ["mine.py", "yours.py"]
+    there = with_absolute_files(plain, Path("/folder"))["aggregation"]
+    assert there == ["foolsgold", "/folder/mine.py:A:x=1", {"name": "/folder/yours.py:B"}]

@@ -163,6 +163,13 @@ def test_a_channel_an_aggregator_and_an_adversary_give_the_simulators_bytes(meth
         assert reply_bytes(local) == history.total("bytes_up")
 
 
+def test_rules_in_turn_give_the_simulators_bytes(tmp_path):
+    made = Plan.of("fedavg", aggregation=["foolsgold", {"name": "multikrum", "share": 0.0}])
+    history = Local(made, tmp_path, max_share=1.0).play()
+    assert history.records == simulate(made).records
+    assert [one["name"] for one in history.config["aggregation"]] == ["foolsgold", "multikrum"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["heterofl", "fjord:alpha=1"])
 def test_widths_of_one_network_with_error_feedback_give_the_simulators_bytes(method, tmp_path):

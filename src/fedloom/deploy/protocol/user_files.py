@@ -59,6 +59,8 @@ def _names(plain: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
     yield from ((entry, "model") for entry in _models(plain).values())
     lists = [task.get("metrics", []), *(plain.get(kind.key, []) for kind in PARTS if kind.is_list)]
     single = [(plain, key) for key in ("method", *(kind.key for kind in PARTS if not kind.is_list)) if key in plain]
+    lists += [place[key] for place, key in single if isinstance(place[key], list)]  # rules that act in turn
+    single = [(place, key) for place, key in single if not isinstance(place[key], list)]
     single += [(task, "loss")] if "loss" in task else []
     method = plain.get("method")
     while isinstance(method, dict) and "inner" in method:  # FedSeq's chains follow another method

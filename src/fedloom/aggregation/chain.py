@@ -1,0 +1,117 @@
+"""Aggregators that act in turn: all but the last say how far they trust each client, and the last makes the row.
+
+``aggregation = ["foolsgold", "multikrum"]``: FoolsGold finds sybils, which Multi-Krum takes for honest clients that
+agree, and Multi-Krum a single hostile client, which FoolsGold cannot see. Clients whom an earlier rule does not trust
+at all are left out of what the next one gets; the weights of the others are multiplied by the trust in them, for rules
+that use weights. A robust rule uses none: there a client counts, or it does not. If nobody is trusted, nothing changes.
+
+Each rule states its own facts: what any of them needs, the run has to have. A rule behind another gets fewer rows, and
+may withstand fewer hostile ones among them than its settings promise; the record of the round has it then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fedloom.aggregation.changes import moved_by
+from fedloom.core.aggregator import AggregationContext, Aggregator
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.errors import FedloomError
+from fedloom.core.privacy import PlannedRun, Privacy
+from fedloom.core.task import Task
+
+
+@dataclass(frozen=True)
+class AggregatorChain(Aggregator):
+    """Rules that act in turn.
+
+    Args:
+        rules: The rules, in order: all but the last have ``trust``.
+    """
+
+    rules: tuple[Aggregator, ...]
+
+    def __post_init__(self) -> None:
+        """Its rules have checked their settings themselves."""
+
+    @staticmethod
+    def of(rules: Sequence[Aggregator]) -> Aggregator:
+        """Some rules as one; a single one as it is."""
+        if not rules:
+            raise FedloomError("aggregation=[]: name at least one aggregator, or leave it out for the mean.")
+        return rules[0] if len(rules) == 1 else AggregatorChain(tuple(rules))
+
+    @property
+    def name(self) -> str:
+        """The names of its rules."""
+        return ", ".join(rule.name for rule in self.rules)
+
+    @property
+    def members(self) -> tuple[Aggregator, ...]:
+        """Its rules."""
+        return self.rules
+
+    @property
+    def least_clients(self) -> int:
+        """As many as each of its rules needs."""
+        return max(rule.least_clients for rule in self.rules)
+
+    def tolerated(self, clients: int) -> int | None:
+        """What the last rule withstands of all; of those that are left it is noted when they are known."""
+        return self.rules[-1].tolerated(clients)
+
+    def ledger(self, plan: PlannedRun) -> Privacy | None:
+        """The ledger of the rule that makes the row."""
+        return self.rules[-1].ledger(plan)
+
+    def check(self, algorithm: Algorithm, task: Task) -> None:
+        """Let each rule refuse what it cannot serve; one that makes a row can only be the last."""
+        for rule, behind in zip(self.rules, self.rules[1:], strict=False):
+            if type(rule).trust is Aggregator.trust:
+                raise FedloomError(
+                    f"aggregation: {rule.name} makes one row and leaves nothing for {behind.name}: only rules that say "
+                    f"how far they trust each client, such as foolsgold, can stand before another."
+                )
+        for rule in self.rules:
+            rule.check(algorithm, task)
+
+    def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
+        """The row that the last rule makes of the clients whom the others trust."""
+        memory, (*earlier, last) = context.memory, self.rules
+        for place, rule in enumerate(earlier):
+            context = replace(context, memory=_memory_of(place, memory))
+            trust = rule.trust(rows, context).to(weights)
+            _remember(place, context, memory)
+            places = trust.nonzero().flatten()
+            if not len(places):
+                return moved_by(torch.zeros_like(rows[0]), context)
+            rows, weights, context = rows[places], (weights * trust)[places], _only(places, context)
+        context = replace(context, memory=_memory_of(len(earlier), memory))
+        context.note_tolerated(last, len(rows))
+        row = last(rows, weights / weights.sum(), context)
+        _remember(len(earlier), context, memory)
+        return row
+
+
+def _only(places: Tensor, context: AggregationContext) -> AggregationContext:
+    """What the server has of the clients at some places."""
+    origin = context.origin
+    return replace(
+        context,
+        ids=[context.ids[place] for place in places.tolist()] if context.ids else (),
+        origin=origin if origin is None or origin.dim() == 1 else origin[places],
+    )
+
+
+def _memory_of(place: int, memory: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """What the rule at a place of the chain remembers, out of what the chain does."""
+    prefix = f"{place}."
+    return {name.removeprefix(prefix): tensor for name, tensor in memory.items() if name.startswith(prefix)}
+
+
+def _remember(place: int, context: AggregationContext, memory: MutableMapping[str, Tensor]) -> None:
+    memory.update({f"{place}.{name}": tensor for name, tensor in context.memory.items()})
