@@ -305,3 +305,23 @@ def test_a_full_disk_at_a_site_costs_its_updates_and_nobody_elses(deployment: De
     assert all("No space left" in reason for *_, reason in left)
     there = simulate(given, selection=Only({1: [0, 2], 2: [0, 2]}))
     torch.testing.assert_close(final_row(folder), there.row, rtol=1e-5, atol=1e-7)
+
+
+def test_after_one_answer_at_twice_the_deadline_a_sites_next_answers_count(deployment: Deployment) -> None:
+    """The SuperLink has forgotten the request by then; 10 MB are still on their way from the site to its SuperNode."""
+    task = {"name": "digits", "clients": 3, "seed": 1, "model": "mlp:hidden=[1500,1500]"}
+    given = values("fedavg", 6, eval_every=0, task=task, local={"steps": 1})
+    deployment.set_up(given, deadline=5.0)
+    honest, expired = deployment.sites["south"].answer, threading.Event()
+
+    def slow(data: bytes) -> bytes:
+        request, _ = unpack(data, SiteRequest, 1 << 30)
+        if (request.kind, request.round) == ("update", 1):
+            assert expired.wait(LIMIT)
+        return honest(data)
+
+    deployment.answers["south"] = slow
+    folder = deployment.run(lambda record: expired.set() if record["round"] == 2 else None)
+    late = {number for number, site, what, _ in exclusions(folder) if (site, what) == ("south", "update")}
+    assert {1, 2} <= late
+    assert not late & {5, 6}
