@@ -85,6 +85,20 @@ def test_what_it_trains_is_what_the_simulator_trains(tmp_path):
     assert tensors.keys() == {"reply/row", "samples", "steps", "bytes"}
 
 
+def test_an_answer_above_the_servers_limit_is_not_sent_and_said(tmp_path, caplog):
+    site, sent = open_site(tmp_path), shared_tensors()
+    size = sum(t.nbytes for t in ask(site, "update", sent)[1].values())
+    answer, tensors = ask(site, "update", sent, ticket="u", limit=size - 1)
+    assert answer.error == (
+        f"its answer has {size:,} bytes and is not sent, since the server accepts {size - 1:,} (max_megabytes in "
+        "deploy.toml)"
+    )
+    assert tensors == {}
+    assert f"round 1: {answer.error}" in caplog.text
+    answer, tensors = ask(site, "update", sent, ticket="v", limit=size)
+    assert (answer.error, sum(t.nbytes for t in tensors.values())) == ("", size)
+
+
 def test_what_is_kept_stays_at_the_site(tmp_path):
     site = open_site(tmp_path, "scaffold")
     answer, tensors = ask(site, "update", shared_tensors("scaffold"), ticket="first")

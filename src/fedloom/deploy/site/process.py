@@ -33,7 +33,15 @@ from fedloom.deploy.model_folder import save_model
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.reply_forms import ReplyForms
 from fedloom.deploy.protocol.sum_requests import read_sum
-from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, SiteAnswer, SiteRequest, pack, unpack
+from fedloom.deploy.protocol.wire import (
+    REFUSED,
+    RejectedMessage,
+    SiteAnswer,
+    SiteRequest,
+    check_size,
+    pack,
+    unpack,
+)
 from fedloom.deploy.settings import OPENED, READY, SiteSettings, load_site
 from fedloom.deploy.site.openings import Openings
 from fedloom.deploy.site.policy import Policy, Refused, log_refusal
@@ -143,6 +151,7 @@ class SiteProcess:
             about = self.about() if request.kind == "hello" else {}
             if request.kind != "hello" and self.count.admit(request, tensors, self.policy):
                 result = self._perform(request, tensors)
+                check_size(result, request.limit)
         except FedloomError as why:
             if isinstance(why, Refused):
                 with suppress(OSError):  # a full disk: the log below has it too
