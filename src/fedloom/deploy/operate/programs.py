@@ -83,6 +83,23 @@ def _change_time(path: Path) -> int:
         return 0
 
 
+@dataclass(frozen=True)
+class LogMark:
+    """A place in a log of a program that somebody else started."""
+
+    path: Path
+    place: int
+
+    @staticmethod
+    def at_end_of(path: Path) -> LogMark:
+        """The end of a log, as it is now."""
+        return LogMark(path, path.stat().st_size if path.exists() else 0)
+
+    def new_lines(self) -> list[str]:
+        """What was written since; only the end if it is much, and nothing of a log that was rotated."""
+        return _tail(self.path, self.place).decode(errors="replace").splitlines() if self.path.exists() else []
+
+
 def _tail(path: Path, start: int) -> bytes:
     """The end of a file, from an offset on."""
     with open(path, "rb") as file:
