@@ -44,6 +44,7 @@ from fedloom.deploy.protocol.wire import (
 )
 from fedloom.deploy.settings import OPENED, READY, SiteSettings, load_site
 from fedloom.deploy.site.openings import Openings
+from fedloom.deploy.site.plan_needs import PlanNeeds
 from fedloom.deploy.site.policy import Policy, Refused, log_refusal
 from fedloom.deploy.site.privacy_count import PrivacyCount
 from fedloom.deploy.site.request_count import RequestCount, plan_of
@@ -92,6 +93,11 @@ class SiteProcess:
     def policy(self) -> Policy:
         """What this site takes part in and what may leave it."""
         return Policy.of(self.settings, self.blueprint, self.runtime)
+
+    @cached_property
+    def needs(self) -> PlanNeeds:
+        """What the run in this site's folder needs of it."""
+        return PlanNeeds.of(self.blueprint, self.runtime.algorithm, self.client)
 
     @cached_property
     def count(self) -> RequestCount:
@@ -207,10 +213,10 @@ class SiteProcess:
             audit_log.append(self.folder, "request refused", request=request.kind, round=request.round, reason=reason)
 
     def _admit(self, request: SiteRequest) -> None:
-        """Refuse a request of another run, and one that the site's policy never allows."""
+        """Refuse a request of another run, and one that the site's policy never allows or its run does not need."""
         if plan_of(request.run) != self.plan and request.kind != "hello":  # a greeting says which run this site has
             raise Refused("it belongs to another run than the one in this site's folder")
-        reason = self.policy.forbids_run() or self.policy.forbids(request.kind)
+        reason = self.policy.forbids_run() or self.policy.forbids(request.kind) or self.needs.forbids(request)
         if reason:
             raise Refused(reason)
 
