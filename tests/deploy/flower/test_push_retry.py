@@ -73,6 +73,14 @@ def test_an_answer_that_expires_on_its_way_is_announced_once_more_and_then_given
     assert link.sessions == 2
 
 
+def test_an_answer_of_which_nothing_is_wanted_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    link = Link(parts_per_session=1)
+    link.stored = dict.fromkeys("abc", b"")
+    with caplog.at_level(logging.WARNING, "fedloom"):
+        assert RenewedSession(link.send, link.push_object).send("message", "tree", 1.5)[0] == set()
+    assert "takes no part of this answer" in caplog.text
+
+
 def test_other_errors_are_not_retried() -> None:
     calls: list[int] = []
 

@@ -56,6 +56,8 @@ class RenewedSession:
         """Announce an answer."""
         self._announced = announced
         self._missing, self._session = self._send(*announced)
+        if not self._missing:  # Flower's SuperNode says that it was sent
+            log.warning("the server takes no part of this answer: its request has expired, or was answered before")
         return self._missing, self._session
 
     def push_object(self, run: int, _: str, name: str, content: bytes) -> None:
