@@ -6,7 +6,11 @@ Starts a real deployment of three sites behind nginx (the command line's own pro
 * CPU seconds of a round in all programs, by role, which are steadier than seconds on a machine that does other things;
 * the bytes that nginx counted, headers and TLS-free HTTP included, with the bytes that the simulator counts.
 
-    python bench/deploy.py
+Then it plays models of 2, 25 and 100 MB that are hardly trained, and compares CPU seconds per megabyte that is moved:
+what carries a model must cost its bytes, and not their square.
+
+    python bench/deploy.py           # all of it
+    python bench/deploy.py sizes     # the sizes alone
 """
 
 from __future__ import annotations
@@ -18,21 +22,33 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tomli_w
 
 SITES = ["north", "south", "west"]
 ROUNDS = 12
+SIZES = {2: 370, 25: 2137, 100: 4623}
+"""Megabytes of a model, and the width of its two hidden layers over 784 inputs."""
+SIZE_ROUNDS = 6
 FEDLOOM = [sys.executable, "-m", "fedloom.cli.app"]
 PORTS = {"--port": "21443", "--control-port": "21000"}
-RUN = {
+RUN: dict[str, Any] = {
     "rounds": ROUNDS,
     "eval_every": 0,
     "task": {"name": "own", "path": "digits.npz", "clients": 3, "model": "lenet"},
     "local": {"epochs": 1},
 }
+
+
+def sized_run(width: int) -> dict[str, Any]:
+    """A run of a model of two hidden layers, which takes one step per round."""
+    task = {**RUN["task"], "model": "mlp", "model_options": {"hidden": [width, width]}}
+    return {**RUN, "rounds": SIZE_ROUNDS, "task": task, "local": {"steps": 1}}
 
 
 ROLES = {
@@ -81,7 +97,7 @@ def cpu_seconds(programs: list[subprocess.Popen[bytes]]) -> dict[str, float]:
     return found
 
 
-def play(root: Path, programs: list[subprocess.Popen[bytes]]) -> dict[str, float]:
+def play(root: Path, programs: list[subprocess.Popen[bytes]], number: int = ROUNDS) -> dict[str, float]:
     """Play the run; the CPU seconds of one of its rounds, by role, without the first and the last."""
     timings, first, last = root / "d/server/run/timings.jsonl", {}, {}
     with subprocess.Popen(
@@ -91,7 +107,7 @@ def play(root: Path, programs: list[subprocess.Popen[bytes]]) -> dict[str, float
             rounds = len(timings.read_text().splitlines()) if timings.exists() else 0
             if rounds >= 2 and not first:
                 first, began = cpu_seconds(programs), rounds
-            if rounds >= ROUNDS - 1 and not last:
+            if rounds >= number - 1 and not last:
                 last, ended = cpu_seconds(programs), rounds
             time.sleep(0.02)
     if run.returncode != 0:
@@ -115,29 +131,67 @@ def seconds_of(folder: Path) -> list[float]:
     return sorted(json.loads(line)["seconds"] for line in lines)[: ROUNDS - 2]
 
 
+@contextmanager
+def deployed(root: Path, run: dict[str, Any]) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """The programs of a deployment of three sites, which end with the block."""
+    write_digits(root / "digits.npz")
+    (root / "run.toml").write_bytes(tomli_w.dumps(run).encode())
+    options = [word for pair in PORTS.items() for word in pair]
+    subprocess.run([*FEDLOOM, "deploy", "init", "run.toml", "--clients", ",".join(SITES), "--rehearsal", "--out", "d",
+                    *options], cwd=root, check=True, stdout=subprocess.DEVNULL)  # fmt: skip
+    try:
+        programs = [start(root / "d", "server", "server", until="ready")]
+        programs += [start(root / "d", "client", site, until="connected") for site in SITES]
+        yield programs
+    finally:
+        for folder in [*SITES, "server"]:
+            subprocess.run([*FEDLOOM, "deploy", "stop", f"d/{folder}"], cwd=root, check=False,
+                           stdout=subprocess.DEVNULL)  # fmt: skip
+
+
 def main() -> None:
     """Measure and print."""
+    if sys.argv[1:] != ["sizes"]:
+        measure_lenet()
+    measure_sizes()
+
+
+def measure_lenet() -> None:
+    """A round of a LeNet that trains: seconds, bytes, and CPU seconds by role."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        write_digits(root / "digits.npz")
-        (root / "run.toml").write_bytes(tomli_w.dumps(RUN).encode())
-        subprocess.run([*FEDLOOM, "run", "run.toml", "--out", "simulated", "--quiet"], cwd=root, check=True,
-                       stdout=subprocess.DEVNULL)  # fmt: skip
-        options = [word for pair in PORTS.items() for word in pair]
-        subprocess.run([*FEDLOOM, "deploy", "init", "run.toml", "--clients", ",".join(SITES), "--rehearsal", "--out",
-                        "d", *options], cwd=root, check=True, stdout=subprocess.DEVNULL)  # fmt: skip
-        try:
-            programs = [start(root / "d", "server", "server", until="ready")]
-            programs += [start(root / "d", "client", site, until="connected") for site in SITES]
+        with deployed(root, RUN) as programs:
+            subprocess.run([*FEDLOOM, "run", "run.toml", "--out", "simulated", "--quiet"], cwd=root, check=True,
+                           stdout=subprocess.DEVNULL)  # fmt: skip
             spent = play(root, programs)
-        finally:
-            for folder in [*SITES, "server"]:
-                subprocess.run([*FEDLOOM, "deploy", "stop", f"d/{folder}"], cwd=root, check=False,
-                               stdout=subprocess.DEVNULL)  # fmt: skip
         report(root)
         print(f"CPU seconds per round, all programs: {sum(spent.values()):.2f}")
         for role, seconds in spent.items():
             print(f"  {role:25} {seconds:.3f}")
+
+
+def measure_sizes() -> None:
+    """Models of several sizes: CPU seconds per megabyte moved, all programs, and against the size before."""
+    print(
+        f"CPU seconds per megabyte that goes to or from a site ({len(SITES)} sites, one step of training):", flush=True
+    )
+    before = 0.0
+    for megabytes, width in SIZES.items():
+        with tempfile.TemporaryDirectory() as name:
+            root = Path(name)
+            with deployed(root, sized_run(width)) as programs:
+                spent = play(root, programs, SIZE_ROUNDS)
+            records = [json.loads(line) for line in (root / "d/server/run/metrics.jsonl").read_text().splitlines()]
+            moved = (records[-1]["bytes_down"] + records[-1]["bytes_up"]) / 1e6
+            each = sum(spent.values()) / moved
+            ratio = f"{each / before:.2f}x of the size before" if before else ""
+            roles = ", ".join(f"{role} {seconds / moved:.4f}" for role, seconds in spent.items())
+            seconds = sorted(json.loads(line)["seconds"] for line in (root / "d/server/run/timings.jsonl").open())
+            print(
+                f"  {megabytes:4} MB  {each:.4f}  {ratio:28} {roles}; a round {seconds[len(seconds) // 2]:.1f} s",
+                flush=True,
+            )
+            before = each
 
 
 def work_of(root: Path) -> list[float]:

@@ -17,7 +17,9 @@ pytest.importorskip("flwr", reason="Flower is not installed: no real deployment 
 
 from fedloom.config.method_spec import with_method
 from fedloom.config.resolve import resolve, task_from_config
-from fedloom.deploy.flower.control import SuperLinkControl
+from fedloom.core.errors import FedloomError
+from fedloom.deploy.flower.control import SuperLinkControl, write_app
+from fedloom.deploy.operate import commands
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.saved_model import model_at
 from fedloom.deploy.settings import load_site
@@ -305,3 +307,45 @@ def test_a_full_disk_at_a_site_costs_its_updates_and_nobody_elses(deployment: De
     assert all("No space left" in reason for *_, reason in left)
     there = simulate(given, selection=Only({1: [0, 2], 2: [0, 2]}))
     torch.testing.assert_close(final_row(folder), there.row, rtol=1e-5, atol=1e-7)
+
+
+def test_after_one_answer_at_twice_the_deadline_a_sites_next_answers_count(deployment: Deployment) -> None:
+    """The SuperLink has forgotten the request by then; 10 MB are still on their way from the site to its SuperNode."""
+    task = {"name": "digits", "clients": 3, "seed": 1, "model": "mlp:hidden=[1500,1500]"}
+    given = values("fedavg", 6, eval_every=0, task=task, local={"steps": 1})
+    deployment.set_up(given, deadline=5.0)
+    honest, expired = deployment.sites["south"].answer, threading.Event()
+
+    def slow(data: bytes) -> bytes:
+        request, _ = unpack(data, SiteRequest, 1 << 30)
+        if (request.kind, request.round) == ("update", 1):
+            assert expired.wait(LIMIT)
+        return honest(data)
+
+    deployment.answers["south"] = slow
+    folder = deployment.run(lambda record: expired.set() if record["round"] == 2 else None)
+    late = {number for number, site, what, _ in exclusions(folder) if (site, what) == ("south", "update")}
+    assert {1, 2} <= late
+    assert not late & {5, 6}
+
+
+def test_a_server_half_that_dies_at_its_start_is_said_with_its_reason(
+    deployment: Deployment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody waits for it: whoever watches would otherwise wait minutes, five times."""
+    deployment.set_up(values("fedavg", 1))
+    monkeypatch.setattr(commands, "START_TIMEOUT", 10 * LIMIT)
+
+    def write_broken_app(home: Path, folder: Path) -> Path:
+        app = write_app(home, folder)
+        (app / "fedloom_app" / "server.py").write_text("raise RuntimeError('nothing works')\n")
+        return app
+
+    monkeypatch.setattr(commands, "write_app", write_broken_app)
+    said: list[str] = []
+    why = r"the server half of the run died at its start \(.*nothing works.*\): see .*superlink\.log"
+    with pytest.raises(FedloomError, match=why):
+        commands.run(deployment.server, said.append, lambda _: None)
+    assert [line.endswith("It is tried once more.") for line in said] == [True]
+    monkeypatch.undo()
+    assert records(deployment.run())[-1]["round"] == 1

@@ -19,8 +19,10 @@ from fedloom.core.errors import FedloomError
 from fedloom.deploy.audit_log import append
 from fedloom.runs.folder.folder_lock import LOCK, lock_folder
 from fedloom.runs.folder.metrics_file import append_record, append_stop
-from fedloom.watch import status_reader
+from fedloom.watch import deployment, status_reader
 from fedloom.watch.deployment import DeploymentFolder, ServerFacts
+from fedloom.watch.live_events import page_status
+from fedloom.watch.prometheus import prometheus_text
 from fedloom.watch.status import Status
 from fedloom.watch.status_reader import StatusReader
 from support.command_line import output
@@ -218,6 +220,33 @@ def test_sites_have_a_sign_of_life_sizes_and_versions(tmp_path, monkeypatch):
     assert (north.last_round, north.rounds) == (3, 3)
     assert (south.connected, south.trouble, south.train) == (False, "it runs fedloom 0.1", None)
     assert read(folder).audit == "2 entries, the chain is whole"
+
+
+def late(number, client, name, **more):
+    excluded = [{"client": client, "name": name, "what": "update", "reason": "no answer within 5 s"}]
+    return record(number, selected=[1 - client], excluded=excluded, **more)
+
+
+def test_a_site_that_is_connected_and_always_late_is_a_state_of_its_own(tmp_path, monkeypatch):
+    folder, everyone = write_server(tmp_path / "server", 1), frozenset({"north", "south"})
+    monkeypatch.setattr(DeploymentFolder, "_connections", lambda *_: ServerFacts(1, True, "", {}, {}, everyone))
+    monkeypatch.setattr(DeploymentFolder, "process", lambda _: 1)
+    monkeypatch.setattr(deployment, "is_serving", lambda _: True)
+    for number in (2, 3):
+        append_record(folder / "run", late(number, 1, "south"), 0.5)
+    append_record(folder / "run", record(4, selected=[0]), 0.5)  # it is not asked
+    assert not read(folder).trouble(time.time())
+    append_record(folder / "run", late(5, 1, "south"), 0.5)
+    found = read(folder)
+    assert [one.connection for one in found.participants] == ["connected", "connected, but late in the last 3 rounds"]
+    assert found.trouble(time.time()).startswith("connected, but always late: south; each exchange lasts the whole")
+    assert [row["always_late"] for row in page_status(found, time.time())["participants"]] == [False, True]
+    assert 'fedloom_site_late_rounds{site="south"} 3.0' in prometheus_text(found, time.time())
+    assert "fedloom_healthy 0.0" in prometheus_text(found, time.time())
+    answer = {"client": 1, "name": "south", "what": "update", "reason": "answer to round 5 came too late"}
+    append_record(folder / "run", record(6, excluded=[answer]), 0.5)  # an old one, beside the one in time
+    assert not read(folder).trouble(time.time())
+    assert [one.connection for one in read(folder).participants] == ["connected", "connected"]
 
 
 def test_a_site_says_what_it_did_last(tmp_path):

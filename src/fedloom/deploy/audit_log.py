@@ -50,8 +50,10 @@ What = Literal[
     "site revoked",
     "certificates renewed",
     "request refused",
+    "handshakes given up",
 ]
-"""What can be recorded; ``request refused`` is a site's policy against what the server asks."""
+"""What can be recorded; ``request refused`` is a site's policy against what the server asks, and ``handshakes given
+up`` are connections to the server's port that never showed a certificate."""
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from fedloom.deploy.protocol.blueprint import CONFIG, Blueprint
 from fedloom.deploy.protocol.user_files import with_absolute_files
 from fedloom.deploy.protocol.wire import RequestKind
 from fedloom.deploy.settings import ServerSettings, load_server, load_site
+from fedloom.deploy.site.plan_needs import PlanNeeds
 from fedloom.deploy.site.policy import Policy
 from fedloom.registry.code_consent import trust_only
 from fedloom.runs.prepare import prepare
@@ -70,23 +71,29 @@ def explain_site(folder: Path, trusted: TrustedCode = NO_CODE) -> str:
     task = blueprint.server_task(dict.fromkeys(range(len(blueprint.sites)), FEW))
     config = blueprint.config
     run = explain(prepare(task, method_from_config(config), config, deployed=True, made_of=blueprint.digest))
-    policy = Policy.of(site, blueprint, blueprint.runtime(task))
-    return "\n".join([*explanation_lines(run), *policy_lines(policy, run)]) + "\n"
+    runtime = blueprint.runtime(task)
+    policy, needs = Policy.of(site, blueprint, runtime), PlanNeeds.of(blueprint, runtime.algorithm, site.client)
+    return "\n".join([*explanation_lines(run), *policy_lines(policy, needs, run)]) + "\n"
 
 
-def policy_lines(policy: Policy, run: Explanation) -> list[str]:
-    """What a site's policy allows and refuses of a run, as the functions say that enforce it."""
+def policy_lines(policy: Policy, needs: PlanNeeds, run: Explanation) -> list[str]:
+    """What a site's policy allows and refuses of a run, as the functions say that enforce it.
+
+    Args:
+        needs: What the run needs of the site; it refuses the rest.
+        run: What is sent in the run.
+    """
     lines = ["", f"This site's policy, for the run {policy.digest} ({policy.run})"]
     forbidden = policy.forbids_run()
     if forbidden:
         return [*lines, f"  refuses the whole run: {forbidden}."]
-    again, turns = policy.repeats, policy.settings.turns
+    again, turns = policy.repeats, 1 if needs.one_wave else policy.settings.turns
     lines.append(f"  takes part in {policy.rounds} rounds, counted here, and answers {again} repetitions of rounds and")
-    lines.append(f"    {turns} requests to train within a round; then it refuses.")
+    lines.append(f"    {turns} request{'' if turns == 1 else 's'} to train within a round; then it refuses.")
     for kind, words in REQUESTS.items():
         if kind == "sum" and not policy.sums:
             continue
-        reason = policy.forbids(kind)
+        reason = policy.forbids(kind) or needs.forbids_kind(kind)
         lines.append(f"  {'refuses' if reason else 'allows '} {words}{f': {reason}' if reason else ''}")
     sent = {tensor.name: tensor for one in run.exchanges if one.what == WORK for tensor in one.up if tensor.counted}
     for name, tensor in sent.items():

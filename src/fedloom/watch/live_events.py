@@ -61,6 +61,8 @@ class LiveEvents:
 def page_status(status: Status, now: float) -> dict[str, Any]:
     """A status as the page gets it."""
     values = asdict(status)
+    for one, row in zip(status.participants, values["participants"], strict=True):
+        row["always_late"] = one.is_always_late
     for name in (
         "left_out",
         "left_out_counts",

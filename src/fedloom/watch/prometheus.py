@@ -80,6 +80,8 @@ def _sites(status: Status, now: float) -> Iterator[str]:
     there: list[Sample] = [({"site": one.name}, float(bool(one.connected))) for one in sites]
     yield from _family("fedloom_site_connected", "gauge", "Whether a site is connected.", there)
     seen: list[Sample] = [({"site": one.name}, max(0.0, now - one.seen)) for one in sites if one.seen is not None]
+    late: list[Sample] = [({"site": one.name}, one.late) for one in sites]
+    yield from _family("fedloom_site_late_rounds", "gauge", "Rounds in a row that a site answered too late.", late)
     yield from _family("fedloom_site_seconds_since_seen", "gauge", "Seconds since a site was last heard of.", seen)
 
 

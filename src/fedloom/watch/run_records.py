@@ -16,7 +16,7 @@ from fedloom.deploy.protocol.printable import printable_line
 from fedloom.rounds.record_keys import DRAWN
 from fedloom.runs.folder.metrics_file import METRICS, TIMINGS
 from fedloom.runs.folder.record_tail import RecordTail
-from fedloom.watch.status import LeftOut, Remark
+from fedloom.watch.status import NO_ANSWER, LeftOut, Remark
 
 DIGITS = 6
 """Significant digits of a drawn value."""
@@ -52,6 +52,7 @@ class RunRecords:
         self.clipped: Counter[str] = Counter()
         self.last_round_of: dict[int, int] = {}
         self.rounds_of: Counter[int] = Counter()
+        self.late_rounds: Counter[int] = Counter()
         self.stopped = ""
 
     def read(self) -> None:
@@ -85,7 +86,9 @@ class RunRecords:
         for name, column in self.metrics.items():
             column.append(float(f"{values[name]:.{DIGITS}g}") if name in values else None)
         self.latest |= values
+        before = len(self.left_out)
         self._take_left_out(number, record)
+        self._count_late(chosen, self.left_out[before:])
         for one in _list(record.get("remarks")):
             if isinstance(one, dict):
                 remark = Remark(number, *_words(one))
@@ -102,6 +105,15 @@ class RunRecords:
                 found = LeftOut(number, name, what, reason, client if isinstance(client, int) else None)
                 self.left_out.append(found)
                 self.left_out_counts[name, found.reason_class] += 1
+
+    def _count_late(self, chosen: Iterable[int], left_out: Iterable[LeftOut]) -> None:
+        """Count in how many rounds in a row clients did not answer in time; a round that does not ask one is skipped.
+
+        That an older answer came too late is said in a later round, which its client may have answered in time.
+        """
+        late = {one.client for one in left_out if one.client is not None and one.reason.startswith(NO_ANSWER)}
+        for client in {*chosen, *late}:
+            self.late_rounds[client] = self.late_rounds[client] + 1 if client in late else 0
 
     @property
     def round_seconds(self) -> float | None:

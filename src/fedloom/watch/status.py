@@ -16,8 +16,13 @@ FEWEST_SECONDS, MEDIANS = 60.0, 10.0
 FIRST_ROUND = 600.0
 """Seconds for the first round, whose duration is not known yet."""
 
+ALWAYS_LATE = 3
+"""Rounds in a row without an answer in time after which a site that is connected counts as always late."""
+NO_ANSWER = "no answer within"
+"""How the reason begins for leaving out a client that did not answer in time."""
+
 REASON_CLASSES = {
-    "late": ("no answer within", "too late"),
+    "late": (NO_ANSWER, "too late"),
     "away": ("connected", "connection", "restarted", "could not be sent"),
     "policy": ("policy",),
     "upload failed": ("its upload failed",),
@@ -68,6 +73,7 @@ class Participant:
         version: Its version of Fedloom.
         certificate_days: For how many more days its certificate is valid.
         clipped: How often its change was clipped.
+        late: In how many rounds in a row, up to the last one that asked it, it did not answer in time.
     """
 
     name: str
@@ -82,6 +88,19 @@ class Participant:
     version: str = ""
     certificate_days: int | None = None
     clipped: int = 0
+    late: int = 0
+
+    @property
+    def is_always_late(self) -> bool:
+        """Whether it is connected and yet none of its last answers came in time: each exchange lasts the deadline."""
+        return bool(self.connected) and self.late >= ALWAYS_LATE
+
+    @property
+    def connection(self) -> str:
+        """Whether a site is there, in words."""
+        if self.is_always_late:
+            return f"connected, but late in the last {self.late} rounds"
+        return "connected" if self.connected else "not connected"
 
 
 @dataclass(frozen=True)
@@ -186,7 +205,16 @@ class Status:
         """Why somebody should look at this; empty if it advances, waits for its start, or is finished."""
         if self.phase in ("stopped", "failed", "interrupted"):
             return f"{self.phase}: {self.reason}" if self.reason else self.phase
-        return self.stall(now)
+        return self.stall(now) or self._late_sites()
+
+    def _late_sites(self) -> str:
+        late = [one.name for one in self.participants if one.is_always_late]
+        if self.phase != "running" or not late:
+            return ""
+        return (
+            f"connected, but always late: {', '.join(late)}; each exchange lasts the whole deadline (see the logs of "
+            f"{'this site' if len(late) == 1 else 'these sites'}, or raise deadline in deploy.toml)"
+        )
 
 
 def duration(seconds: float) -> str:

@@ -210,6 +210,7 @@ class StatusReader:
                     rounds=records.rounds_of.get(client, 0),
                     left_out=sum(n for (whose, _), n in records.left_out_counts.items() if whose == name),
                     clipped=records.clipped[name],
+                    late=records.late_rounds[client],
                     train=_count(entry.get("train")),
                     test=_count(entry.get("test")),
                     version=str(entry.get("version", "")),

@@ -77,6 +77,7 @@ def test_a_server_that_is_down_tells_of_its_run(server):
         "revoked": {},
         "running": None,
         "sites": {"north": False},
+        "late": {},
         "at_work": False,
         "waiting": "",
         "round": 2,

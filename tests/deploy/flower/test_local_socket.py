@@ -75,3 +75,50 @@ def test_flowers_clients_talk_over_a_socket_whatever_the_environment_says(
             assert client.AcquireTask(AcquireTaskRequest()).token == GIVEN
         thread.join()
     assert said[0].startswith(b"POST /v1/runtime/acquire-task")
+
+
+def read_request(connection: socket.socket) -> int:
+    """Read a request to its end; the bytes of its body."""
+    read = b""
+    while b"\r\n\r\n" not in read:
+        read += connection.recv(1 << 16)
+    head, _, rest = read.partition(b"\r\n\r\n")
+    size = int(dict(line.lower().split(b": ") for line in head.split(b"\r\n")[1:])[b"content-length"])
+    left = size - len(rest)
+    while left:
+        left -= len(connection.recv(min(left, 1 << 18)))
+    return size
+
+
+def test_a_large_body_is_given_to_the_socket_about_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a socket does not take of one send is copied for the next: a body given whole costs its square."""
+    pytest.importorskip("flwr", reason="Flower is not installed: its clients are not tried")
+    from flwr.proto.message_pb2 import PushObjectRequest, PushObjectResponse
+    from flwr.supercore.runtime import RuntimeHttpClient
+
+    given, body, content = list[int](), list[int](), bytes(20_000_000)
+
+    class Recorded(socket.socket):
+        def send(self, data: bytes, flags: int = 0) -> int:  # type: ignore[override]
+            given.append(len(data))
+            return super().send(data, flags)
+
+    def answer(server: socket.socket) -> None:
+        with server.accept()[0] as connection:
+            body.append(read_request(connection))
+            reply = PushObjectResponse(stored=True).SerializeToString()
+            head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(reply)}\r\ncontent-type: application/x-protobuf\r\n\r\n"
+            connection.sendall(head.encode() + reply)
+
+    with local_socket.listen(tmp_path / "one.sock") as server:
+        server.listen()
+        thread = threading.Thread(target=answer, args=(server,), daemon=True)
+        thread.start()
+        monkeypatch.setattr(socket, "socket", Recorded)
+        kind = local_socket.client_class(RuntimeHttpClient, tmp_path / "one.sock")
+        with kind.from_server_address(local_socket.HOST, True, None, []) as client:
+            assert client.PushObject(PushObjectRequest(object_content=content)).stored
+        thread.join()
+    assert body[0] > len(content)  # all of it, and its envelope
+    assert max(given) <= local_socket.PIECE
+    assert sum(given) < 2 * body[0]

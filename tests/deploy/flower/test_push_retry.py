@@ -12,7 +12,7 @@ pytest.importorskip("flwr", reason="Flower is not installed: the contract with i
 from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 
 from fedloom.deploy.flower import push_retry
-from fedloom.deploy.flower.push_retry import ATTEMPTS, RenewedSession, push_with_retries
+from fedloom.deploy.flower.push_retry import ATTEMPTS, NoLongerAsked, RenewedSession, push_with_retries
 
 
 @pytest.fixture(autouse=True)
@@ -59,6 +59,26 @@ def test_what_cannot_be_sent_is_said_after_a_few_attempts(caplog: pytest.LogCapt
     assert link.sessions == 1 + ATTEMPTS
     assert f"could not be sent in {ATTEMPTS} attempts" in caplog.records[-1].message
     assert len(caplog.records) == ATTEMPTS
+
+
+def test_an_answer_that_expires_on_its_way_is_announced_once_more_and_then_given_up() -> None:
+    link = Link(parts_per_session=1)
+    session = RenewedSession(link.send, link.push_object)
+    _, name = session.send("message", "tree", 1.5)
+    session.push_object(7, name, "a", b"a")
+    link.stored |= {"b": b"", "c": b""}  # the SuperLink asks for no part of what it has forgotten
+    for part in ("b", "c"):
+        with pytest.raises(NoLongerAsked):
+            session.push_object(7, name, part, part.encode())
+    assert link.sessions == 2
+
+
+def test_an_answer_of_which_nothing_is_wanted_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    link = Link(parts_per_session=1)
+    link.stored = dict.fromkeys("abc", b"")
+    with caplog.at_level(logging.WARNING, "fedloom"):
+        assert RenewedSession(link.send, link.push_object).send("message", "tree", 1.5)[0] == set()
+    assert "takes no part of this answer" in caplog.text
 
 
 def test_other_errors_are_not_retried() -> None:

@@ -62,3 +62,36 @@ def test_a_push_that_fails_ends_neither_the_site_nor_its_answer(
     SiteTransport(tmp_path)._work("token", answer)
     assert worked == [b"request"]
     assert pushed == [b"answer", b"answer"]
+
+
+def test_an_answer_that_the_supernode_does_not_take_any_more_is_discarded_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from types import SimpleNamespace
+
+    from flwr.app import Message
+    from flwr.proto.runtime_pb2 import PushAppMessagesResponse
+    from flwr.supercore import heartbeat
+    from flwr.supercore.runtime import RuntimeHttpClient
+    from flwr.supercore.task_identity import TaskIdentity
+    from flwr.supernode.runtime import run_clientapp
+
+    for name in ("_run_id", "_node_id", "_task_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+    announced, ended = list[object](), list[str]()
+
+    def push_messages(_: object, request: object) -> object:
+        announced.append(request)
+        return PushAppMessagesResponse(message_ids=[""])
+
+    silent = SimpleNamespace(start=lambda: None, stop=lambda: None)
+    monkeypatch.setattr(heartbeat, "HeartbeatSender", lambda _: silent)
+    monkeypatch.setattr(RuntimeHttpClient, "PushMessages", push_messages)
+    request = Message(to_record(b"request"), 7, "train")
+    request.metadata.__dict__["_message_id"] = "0" * 64
+    context = SimpleNamespace(node_id=1, run_id=1)
+    monkeypatch.setattr(run_clientapp, "pull_task_input", lambda _: (request, context, None, None))
+    monkeypatch.setattr(run_clientapp, "push_task_output", lambda *given: ended.append(given[2]))
+    SiteTransport(tmp_path)._work("token", lambda _: b"answer")
+    assert len(announced) == len(ended) == 1
+    assert "nobody waits for this answer" in caplog.text

@@ -94,6 +94,36 @@ def test_a_server_half_that_never_begins_is_given_up(tmp_path, monkeypatch):
     assert _follow(tmp_path, RecordTail(tmp_path / "none"), print, print) is None
 
 
+def test_a_server_half_that_dies_at_its_start_is_tried_twice_and_its_own_error_is_said(server, monkeypatch):
+    pytest.importorskip("flwr", reason="Flower is not installed: no run is submitted")
+    gone = subprocess.Popen(["/bin/sh", "-c", "exit 0"])
+    gone.wait()
+    log, said, submitted = server / "logs" / "superlink.log", [], []
+    log.parent.mkdir()
+    (server / "flower").mkdir()
+    log.write_text("OSError: of last week\n")
+
+    def submit(folder):
+        submitted.append(folder)
+        with open(log, "a") as file:
+            file.write(f"Traceback:\nImportError: number {len(submitted)}\nINFO: a call\n")
+        (folder / RUN / SERVING).write_text(json.dumps({"process": gone.pid, "starting": True}))
+
+    monkeypatch.setattr(operate, "_wait_for_server", lambda _: None)
+    monkeypatch.setattr(operate, "_submit", submit)
+    with pytest.raises(FedloomError, match=r"died at its start \(ImportError: number 2\): see .*superlink\.log\."):
+        operate.run(server, said.append, print)
+    assert len(submitted) == 2
+    assert said == [
+        f"The server half of the run died at its start (ImportError: number 1): see {log}. It is tried once more."
+    ]
+    monkeypatch.setattr(operate, "_submit", lambda folder: (folder / RUN / SERVING).write_text(
+        json.dumps({"process": gone.pid, "starting": True})
+    ))  # fmt: skip
+    with pytest.raises(FedloomError, match="it printed no error"):  # what another start printed does not count
+        operate.run(server, said.append, print)
+
+
 def test_two_who_watch_a_run_submit_it_once(server, monkeypatch):
     pytest.importorskip("flwr", reason="Flower is not installed: no run is submitted")
     (server / "flower").mkdir()

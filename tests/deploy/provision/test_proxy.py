@@ -18,12 +18,15 @@ from pathlib import Path
 
 import pytest
 
+from fedloom.deploy.audit_log import read_audit
 from fedloom.deploy.members import Revocation, save_revocations, site_serial
+from fedloom.deploy.operate import handshake_watch
 from fedloom.deploy.operate.programs import is_listening
 from fedloom.deploy.provision.proxy import (
     ACCESS_LOG,
     BURST,
     ERROR_LOG,
+    HANDSHAKE,
     PARTS,
     SECRET_HEADER,
     listen_on,
@@ -245,6 +248,56 @@ def test_a_site_that_floods_is_refused_and_named_and_disturbs_no_other(tmp_path)
         line = door.log_line('" 429 ')
         assert "site=a " in line
         assert 'site=b certificate="SUCCESS"' in door.log_line("/v1/fleet/from-b")
+
+
+HALF_OPEN = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc"
+"""The beginning of a TLS handshake, and not its end."""
+
+
+def is_open(connection: socket.socket) -> bool:
+    """Whether the other side still waits for more."""
+    try:
+        return bool(connection.recv(1, socket.MSG_DONTWAIT))
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+
+@needs_nginx
+def test_a_site_is_served_beside_1500_handshakes_that_never_end(door):
+    """Whoever reaches the port can begin one, without a certificate; there were 1,024 connections for everybody."""
+    with contextlib.ExitStack() as stack:
+        strangers = [stack.enter_context(socket.create_connection(("127.0.0.1", door.port))) for _ in range(1500)]
+        for one in strangers:
+            one.sendall(HALF_OPEN)
+        assert door.ask() == (200, b"hi")
+        assert all(is_open(one) for one in strangers)  # it did not wait until the others were given up
+
+
+@needs_nginx
+def test_handshakes_that_do_not_end_are_given_up_and_counted_by_address(tmp_path, monkeypatch):
+    monkeypatch.setattr(handshake_watch, "MANY", 20)
+    monkeypatch.setattr(handshake_watch, "EVERY", 0.0)
+    port, behind, said = free_port(), free_port(), []
+    settings = ServerSettings(sites=["a"], port=port, control_port=behind)
+    out = fill(tmp_path / "D", Authority.new(2), settings)
+    config = out / "server/nginx.conf"
+    assert f"client_header_timeout {HANDSHAKE}s;" in config.read_text()
+    config.write_text(config.read_text().replace(f"client_header_timeout {HANDSHAKE}s;", "client_header_timeout 1s;"))
+    with echo(out / "server", behind) as asked, nginx(out / "server", port), contextlib.ExitStack() as stack:
+        watch = handshake_watch.HandshakeWatch(out / "server", said.append)
+        strangers = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(25)]
+        for one in strangers[::2]:
+            one.sendall(HALF_OPEN)  # the others send nothing at all
+        wait_until(lambda: watch.check() or watch.counts["127.0.0.1"] >= 25)
+        assert not any(is_open(one) for one in strangers)
+        assert Door(out, port, asked).ask() == (200, b"hi")
+    assert len(said) == 1
+    assert said[0].endswith("connections from 127.0.0.1 began a TLS handshake and did not end it: block that address "
+                            "in the firewall if it is not a site's.")  # fmt: skip
+    entries = [entry for entry in read_audit(out / "server").entries if entry["what"] == "handshakes given up"]
+    assert [entry["address"] for entry in entries] == ["127.0.0.1"]
 
 
 @needs_nginx

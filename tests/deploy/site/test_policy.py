@@ -28,12 +28,14 @@ CHANNEL = [{"name": "topk", "fraction": 0.25}]
 
 
 @cache
-def plan(spec: str = "fedavg", through: bool = False) -> Plan:
-    return Plan.of(spec, channel=CHANNEL if through else [])
+def plan(spec: str = "fedavg", through: bool = False, eval_every: int = 0) -> Plan:
+    return Plan.of(spec, channel=CHANNEL if through else [], eval_every=eval_every)
 
 
-def open_site(folder: Path, spec: str = "fedavg", through: bool = False, **policy: Any) -> SiteProcess:
-    local = Local(plan(spec, through), folder)
+def open_site(
+    folder: Path, spec: str = "fedavg", through: bool = False, eval_every: int = 0, **policy: Any
+) -> SiteProcess:
+    local = Local(plan(spec, through, eval_every), folder)
     local.policy = PolicySettings(**policy)
     return local.site(1)
 
@@ -63,7 +65,8 @@ def test_the_model_of_a_site_stays_there_unless_its_own_policy_says_otherwise(tm
     assert line["reason"] in caplog.text
     assert line["time"].endswith("+00:00")
     allowed = open_site(tmp_path / "other", model=True)
-    assert ask(allowed, "model")[1].keys() == {"row"}
+    ask(allowed, "finish", round=3)
+    assert ask(allowed, "model", round=3)[1].keys() == {"row"}
     assert not (allowed.folder / LOG).exists()
 
 
@@ -103,7 +106,7 @@ def test_what_goes_beyond_the_policy_is_refused(tmp_path, policy, kinds, reason)
     ],
 )
 def test_what_the_policy_allows_is_answered_as_before(tmp_path, policy):
-    site, usual = open_site(tmp_path, **policy), open_site(tmp_path / "usual")
+    site, usual = open_site(tmp_path, eval_every=1, **policy), open_site(tmp_path / "usual", eval_every=1)
     for kind in ("hello", "update", "score"):
         (answer, found), (_, wanted) = ask(site, kind), ask(usual, kind)
         assert answer.error == ""

@@ -33,7 +33,7 @@ SOUTH = 1
 
 @cache
 def plan(spec: str = "fedavg") -> Plan:
-    return Plan.of(spec)
+    return Plan.of(spec, eval_every=1, selection={"name": "powerofchoice"})  # so that it may score and ask
 
 
 def open_site(folder: Path, spec: str = "fedavg") -> SiteProcess:
@@ -85,6 +85,20 @@ def test_what_it_trains_is_what_the_simulator_trains(tmp_path):
     assert tensors.keys() == {"reply/row", "samples", "steps", "bytes"}
 
 
+def test_an_answer_above_the_servers_limit_is_not_sent_and_said(tmp_path, caplog):
+    site, sent = open_site(tmp_path), shared_tensors()
+    size = sum(t.nbytes for t in ask(site, "update", sent)[1].values())
+    answer, tensors = ask(site, "update", sent, ticket="u", limit=size - 1)
+    assert answer.error == (
+        f"its answer has {size:,} bytes and is not sent, since the server accepts {size - 1:,} (max_megabytes in "
+        "deploy.toml)"
+    )
+    assert tensors == {}
+    assert f"round 1: {answer.error}" in caplog.text
+    answer, tensors = ask(site, "update", sent, ticket="v", limit=size)
+    assert (answer.error, sum(t.nbytes for t in tensors.values())) == ("", size)
+
+
 def test_what_is_kept_stays_at_the_site(tmp_path):
     site = open_site(tmp_path, "scaffold")
     answer, tensors = ask(site, "update", shared_tensors("scaffold"), ticket="first")
@@ -117,6 +131,7 @@ def test_scoring_and_asking_change_no_state(tmp_path):
     site = allowing(open_site(tmp_path, "scaffold"), model=True)
     ask(site, "update", shared_tensors("scaffold"), ticket="a")
     before = {path.name: path.read_bytes() for path in site.states.folder.iterdir()}
+    site.count.finished = 1
     for kind in ("score", "ask", "model"):
         answer, tensors = ask(site, kind, shared_tensors("scaffold"), ticket="x", state="a", base="a")
         assert (answer.error, answer.keeps) == ("", False)
@@ -127,6 +142,8 @@ def test_scoring_and_asking_change_no_state(tmp_path):
 @pytest.mark.parametrize("kind", ["update", "score", "ask", "model", "finish"])
 def test_a_lost_state_is_said_and_nothing_is_sent(tmp_path, kind):
     site = allowing(open_site(tmp_path, "scaffold"), model=True)
+    if kind == "model":
+        ask(site, "finish", shared_tensors("scaffold"))
     answer, tensors = ask(site, kind, shared_tensors("scaffold"), state="gone")
     assert answer.lost
     assert answer.error == "the client state of this site is lost: it starts again without one"
@@ -160,7 +177,9 @@ def test_what_a_method_adds_to_the_model_is_left_out_of_the_saved_model(tmp_path
 
 def test_models_are_judged_on_the_sites_own_test_part(tmp_path):
     initial = plan().blueprint.initial
-    _, scores = ask(open_site(tmp_path), "judge", {"rows": torch.stack([initial, initial * 2, initial])})
+    site = allowing(open_site(tmp_path), model=True)
+    ask(site, "finish", shared_tensors())
+    _, scores = ask(site, "judge", {"rows": torch.stack([initial, initial * 2, initial])})
     alone = ask(open_site(tmp_path), "score", shared_tensors())[1]
     assert scores["score"].shape == (3,)
     assert scores["score"][0] == scores["score"][2] == pytest.approx(float(alone["score"] / alone["counts"]))

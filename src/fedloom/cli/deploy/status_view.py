@@ -37,6 +37,7 @@ def status_values(status: Status) -> dict[str, Any]:
     return {
         "running": status.process,
         "sites": {one.name: bool(one.connected) for one in status.participants},
+        "late": {one.name: one.late for one in status.participants if one.is_always_late},
         "revoked": dict(status.revoked),
         **certificates,
         "at_work": status.serving,
@@ -160,7 +161,7 @@ def _site_cells(status: Status, one: Participant, now: float) -> Iterator[str]:
 def _site_words(status: Status, one: Participant) -> str:
     if one.name in status.revoked:
         return f"revoked at {status.revoked[one.name]}"
-    return "connected" if one.connected else "not connected"
+    return one.connection
 
 
 def _headline(status: Status) -> Iterator[tuple[str, float]]:

@@ -3,10 +3,15 @@
 The SuperLink's own launcher starts it (``start_server_halves``), and not Flower's SuperExec: that gives the token of
 the run, by which a process is the run's server, on the command line, where every user of the machine can read it. Here
 the token comes on standard input.
+
+The launcher notes the process in the run's folder before it gives it the token: one that dies before it has reached our
+round loop is seen to be dead by whoever watches the run, instead of being waited for.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import logging
 import os
 import subprocess
@@ -19,6 +24,8 @@ from fedloom.deploy.flower.local_socket import HOST, LINK_SOCKET, client_class, 
 from fedloom.deploy.flower.polling import PollDelay
 from fedloom.deploy.flower.release import LEAN_MEMORY, replace_attribute
 from fedloom.deploy.flower.server_transport import ServerTransport
+from fedloom.deploy.participant_folder import OUTCOME, RUN, SERVING
+from fedloom.files.atomic_write import write_atomic
 
 MODULE = "fedloom.deploy.flower.server_half"
 log = logging.getLogger("fedloom")
@@ -48,8 +55,11 @@ def start_server_halves(folder: Path) -> NoReturn:
             delay.reset()
             try:
                 started.append(_start_server_half(folder, token))
-            except OSError as why:  # no memory, no process numbers: a later run may find some
-                log.error("the server half of a run did not start (%s): repeat fedloom deploy run", why)
+            except OSError as why:  # no memory, no process numbers, no disk: a later run may find some
+                error = f"the server half of the run did not start ({why}): repeat fedloom deploy run."
+                log.error("%s", error)
+                with contextlib.suppress(OSError):
+                    write_atomic(folder / RUN / OUTCOME, json.dumps({"error": error}).encode())
 
 
 def _start_server_half(folder: Path, token: str) -> subprocess.Popen[bytes]:
@@ -57,8 +67,10 @@ def _start_server_half(folder: Path, token: str) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-P", "-m", MODULE, str(folder)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, env=usual)  # noqa: S603
     if process.stdin is not None:
-        with process.stdin as pipe:
+        with process.stdin as pipe, contextlib.suppress(BrokenPipeError):  # it has died already
+            write_atomic(folder / RUN / SERVING, json.dumps({"process": process.pid, "starting": True}).encode())
             pipe.write(token.encode())
+            pipe.flush()
     return process
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import logging
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any
 
 from fedloom.deploy.flower.local_socket import HOST, NODE_SOCKET, client_class
 from fedloom.deploy.flower.polling import ARRIVING, BACKOFF, POLL, PollDelay
-from fedloom.deploy.flower.push_retry import push_with_retries
+from fedloom.deploy.flower.push_retry import NoLongerAsked, push_with_retries
 from fedloom.deploy.flower.release import replace_attribute
 from fedloom.deploy.flower.server_clock import request_time
 from fedloom.deploy.flower.server_transport import data_of, to_record
+
+log = logging.getLogger("fedloom")
 
 
 class SiteTransport:
@@ -22,7 +25,15 @@ class SiteTransport:
     def __init__(self, folder: Path) -> None:
         from flwr.supercore.runtime import RuntimeHttpClient
 
-        self.kind = client_class(RuntimeHttpClient, folder.resolve() / NODE_SOCKET)
+        class AnsweringClient(RuntimeHttpClient):
+            def PushMessages(self, request: Any) -> Any:  # noqa: N802
+                """Announce an answer; the SuperNode does not take one whose request it has forgotten."""
+                response = super().PushMessages(request)
+                if not all(response.message_ids):
+                    raise NoLongerAsked("nobody waits for this answer any more: it is discarded")
+                return response
+
+        self.kind = client_class(AnsweringClient, folder.resolve() / NODE_SOCKET)
         self.client = self._client("SuperExec")
 
     def _client(self, name: str, *more: Any) -> Any:
@@ -80,7 +91,10 @@ class SiteTransport:
             message, context, _, _ = flower.pull_task_input(client)
             replace_attribute(flower_message, "now", lambda: request_time(message))
             reply = to_record(answer(data_of(message)))
-            push_with_retries(lambda: flower.push_message(client, Message(reply, reply_to=message), context))
+            try:
+                push_with_retries(lambda: flower.push_message(client, Message(reply, reply_to=message), context))
+            except NoLongerAsked as why:
+                log.warning("%s", why)
             flower.push_task_output(client, context, SubStatus.COMPLETED, "")
         finally:
             alive.stop()

@@ -17,6 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from fedloom.deploy.flower.local_socket import NODE_SOCKET, listen
+from fedloom.deploy.flower.node_state import node_state_class
 from fedloom.deploy.flower.polling import ARRIVING, BACKOFF, POLL, PollDelay
 from fedloom.deploy.flower.push_retry import RenewedSession
 from fedloom.deploy.flower.release import replace_attribute
@@ -61,6 +62,7 @@ def run_supernode(folder: Path) -> None:
     from flwr.supernode import fleet_http_connection, node_auth_http_interceptor, start_client_internal
     from flwr.supernode.cli.flower_supernode import flower_supernode
     from flwr.supernode.fleet_http_client import FleetHttpClient
+    from flwr.supernode.nodestate import nodestate_factory
 
     class CertifiedClient(FleetHttpClient):
         def __init__(self, base_url: str, *, verify: Any = True, **rest: Any) -> None:
@@ -117,6 +119,7 @@ def run_supernode(folder: Path) -> None:
     replace_attribute(module, "uvicorn", SimpleNamespace(Config=uvicorn.Config, Server=LocalServer))
     replace_attribute(fleet_http_connection, "FleetHttpClient", CertifiedClient)
     replace_attribute(node_auth_http_interceptor, "now", clock.now)
+    replace_attribute(nodestate_factory, "InMemoryNodeState", node_state_class())
     for module in (fleet_http_connection, heartbeat):
         replace_attribute(module, "HEARTBEAT_DEFAULT_INTERVAL", HEARTBEAT)
     replace_attribute(http_retry, "MAX_RETRY_DELAY", RETRY)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,7 +22,7 @@ from fedloom.deploy.flower.control import SuperLinkControl, write_app
 from fedloom.deploy.flower.local_socket import connection_errors
 from fedloom.deploy.flower.release import check_flower
 from fedloom.deploy.flower.server_half import MODULE as SERVER_HALF
-from fedloom.deploy.operate.programs import is_listening
+from fedloom.deploy.operate.programs import LogMark, is_listening
 from fedloom.deploy.operate.supervise import LinePrinter, pid_file
 from fedloom.deploy.participant_folder import (
     FLOWER,
@@ -35,6 +36,7 @@ from fedloom.deploy.participant_folder import (
     read_json,
     role_of,
 )
+from fedloom.deploy.protocol.printable import printable_line
 from fedloom.deploy.server.tickets import refuse_lost_states
 from fedloom.deploy.settings import OPENED, READY, load_server, refuse_other_participant
 from fedloom.registry.validation import read_toml
@@ -43,11 +45,15 @@ from fedloom.runs.folder.record_tail import RecordTail
 
 START_TIMEOUT = 120.0
 """Seconds in which the server half must have started."""
-MAX_RESUBMISSIONS = 5
-"""How often a run whose server half dies without finishing a round is submitted."""
+MAX_RESUBMISSIONS, MAX_STARTS = 5, 2
+"""How often a run whose server half dies without finishing a round is submitted, and one whose server half dies before
+it has begun: that is rarely an accident, but the SuperLink may have been killed beneath it."""
 
 SITE_STATES = {OPENED: "its data are read; it is not connected yet", READY: "connected; no request yet"}
 """The meaning of the last line of a site's log."""
+
+_ERROR_LINE = re.compile(r"[\w.]*(Error|Exception|Exit)\b: ")
+"""The last line of a traceback."""
 
 Observer = Callable[[dict[str, Any]], None]
 
@@ -75,9 +81,10 @@ def run(folder: Path, say: LinePrinter, observe: Observer, new: bool = False, fr
     if from_round is not None:
         _go_back(folder, from_round)
     records = RecordTail(run_folder / METRICS)
-    tries, reached = 0, -1  # tries since the last finished round
+    tries, starts, reached = 0, 0, -1  # tries and deaths at the start since the last finished round
     while tries < MAX_RESUBMISSIONS:
         _wait_for_server(folder)
+        log = LogMark.at_end_of(folder / "logs" / "superlink.log")
         with _submission_lock(folder):
             if not is_serving(run_folder):
                 (run_folder / OUTCOME).unlink(missing_ok=True)
@@ -91,7 +98,14 @@ def run(folder: Path, say: LinePrinter, observe: Observer, new: bool = False, fr
                 (1 if done > reached else tries + 1),
                 done,
             )
-            say("The server half of the run ended unexpectedly. It continues from its last round.")
+            if not read_json(run_folder / SERVING).get("starting"):
+                starts = 0
+                say("The server half of the run ended unexpectedly. It continues from its last round.")
+                continue
+            starts, error = starts + 1, _start_error(log)
+            if starts == MAX_STARTS:
+                raise FedloomError(error)
+            say(f"{error[0].upper()}{error[1:]} It is tried once more.")
             continue
         if "error" in outcome:
             raise FedloomError(outcome["error"])
@@ -100,6 +114,13 @@ def run(folder: Path, say: LinePrinter, observe: Observer, new: bool = False, fr
         f"the server half of the run ended unexpectedly {MAX_RESUBMISSIONS} times: see "
         f"{folder / 'logs' / 'superlink.log'}; {len(settings.sites)} sites were expected."
     )
+
+
+def _start_error(log: LogMark) -> str:
+    """Why the server half of a run died before it had begun, as far as the log says."""
+    said = [line for line in log.new_lines() if _ERROR_LINE.match(line)]
+    reason = printable_line(said[-1], 300) if said else "it printed no error"
+    return f"the server half of the run died at its start ({reason}): see {log.path}."
 
 
 def _go_back(folder: Path, number: int) -> None:

@@ -83,6 +83,35 @@ def _change_time(path: Path) -> int:
         return 0
 
 
+@dataclass(frozen=True)
+class LogMark:
+    """A place in a log of a program that somebody else started."""
+
+    path: Path
+    place: int
+
+    @staticmethod
+    def at_end_of(path: Path) -> LogMark:
+        """The end of a log, as it is now."""
+        return LogMark(path, path.stat().st_size if path.exists() else 0)
+
+    def new_lines(self) -> list[str]:
+        """What was written since; only the end if it is much, and nothing of a log that was rotated."""
+        return _tail(self.path, self.place).decode(errors="replace").splitlines() if self.path.exists() else []
+
+    def read_on(self) -> tuple[list[str], LogMark]:
+        """The whole lines that were written since, and the place behind them; a log that was emptied begins anew."""
+        try:
+            with open(self.path, "rb") as file:
+                start = self.place if self.place <= file.seek(0, os.SEEK_END) else 0
+                file.seek(start)
+                text = file.read()
+        except OSError:
+            return [], self
+        whole = text[: text.rfind(b"\n") + 1]
+        return whole.decode(errors="replace").splitlines(), LogMark(self.path, start + len(whole))
+
+
 def _tail(path: Path, start: int) -> bytes:
     """The end of a file, from an offset on."""
     with open(path, "rb") as file:

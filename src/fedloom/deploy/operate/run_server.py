@@ -18,6 +18,7 @@ from fedloom.deploy.flower.superlink import superlink_command
 from fedloom.deploy.operate.admission import Admission, register_members
 from fedloom.deploy.operate.connection_error import last_line
 from fedloom.deploy.operate.expiry_watch import ExpiryWatch
+from fedloom.deploy.operate.handshake_watch import HandshakeWatch
 from fedloom.deploy.operate.log_rotation import LogRotation
 from fedloom.deploy.operate.programs import (
     Program,
@@ -79,8 +80,10 @@ def run_server(folder: Path, say: LinePrinter) -> None:
             programs[1].process.send_signal(signal.SIGHUP)
 
         admission = Admission(folder, lambda: SuperLinkControl(folder), reload_nginx if settings.proxy else None, say)
-        expiry = ExpiryWatch(folder, say)
-        keep_running(programs, restart, say, [admission.apply_changes, expiry.check, LogRotation(folder).check])
+        expiry, handshakes = ExpiryWatch(folder, say), HandshakeWatch(folder, say)
+        # handshakes are counted before their log may be emptied
+        checks = [admission.apply_changes, expiry.check, handshakes.check, LogRotation(folder).check]
+        keep_running(programs, restart, say, checks)
     finally:
         desk.close()
         for program in reversed(programs):

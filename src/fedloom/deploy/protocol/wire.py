@@ -74,7 +74,8 @@ class SiteRequest(Header):
     """From the server to a site.
 
     ``state`` is the ticket of the work whose client state this request builds on ("" for none). ``base`` is that of the
-    last finished round; a round that is repeated starts from it.
+    last finished round; a round that is repeated starts from it. ``limit`` is the most bytes of an answer that the
+    server accepts; a greeting does not have it, so that a site of any version can read it and say its own.
     """
 
     kind: RequestKind
@@ -83,6 +84,7 @@ class SiteRequest(Header):
     measure: bool = False
     base: Name = ""
     state: Name = ""
+    limit: Whole | None = None
 
 
 class SiteAnswer(Header):
@@ -115,13 +117,28 @@ class _Entry(BaseModel):
 _INDEX: TypeAdapter[dict[Name, _Entry]] = TypeAdapter(dict[Name, _Entry], config=ConfigDict(strict=True))
 
 
+def check_size(tensors: Mapping[str, Tensor], limit: int | None) -> None:
+    """Raise an error if an answer is larger than the server accepts: it would be carried there for nothing.
+
+    Args:
+        tensors: The tensors of the answer.
+        limit: The most bytes; None if the server did not say.
+    """
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    if limit is not None and size > limit:
+        raise FedloomError(
+            f"its answer has {size:,} bytes and is not sent, since the server accepts {limit:,} (max_megabytes in "
+            "deploy.toml)"
+        )
+
+
 def pack(header: Header, tensors: Mapping[str, Tensor]) -> bytes:
     """A message as bytes.
 
     Args:
         header: A ``SiteRequest`` or a ``SiteAnswer``.
     """
-    text = header.model_dump_json().encode()
+    text = header.model_dump_json(exclude_none=True).encode()
     if len(text) > MAX_HEADER:
         raise FedloomError(f"a message's header has {len(text):,} bytes, and at most {MAX_HEADER:,} are allowed.")
     own = {  # a copy each: safetensors refuses tensors that share memory

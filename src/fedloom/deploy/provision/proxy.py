@@ -13,6 +13,7 @@ from __future__ import annotations
 import ipaddress
 import math
 import os
+import resource
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -33,6 +34,11 @@ SECRET, SECRET_HEADER = f"{FLOWER}/proxy.secret", "X-Fedloom-Proxy"
 """The file of the secret that the proxy and the SuperLink share, and the header in which the proxy sends it."""
 BURST, CONNECTIONS = 5, 32
 """Seconds' worth of calls that a site may make at once, and the connections that it may have."""
+ALL_CONNECTIONS = 16_384
+"""Connections of everybody together, as far as the machine allows so many files. Before its handshake has ended, nginx
+cannot tell a connection of a site from one of a stranger: there is room for many, and each has little time."""
+HANDSHAKE = 10
+"""Seconds for a TLS handshake, and for the head of a call."""
 PARTS = 8
 """Parts of its answers that a site may send at once. A SuperNode sends two; those of one that was killed may still be
 open."""
@@ -45,10 +51,11 @@ _TEMPLATE = """\
 @USER@worker_processes 1;
 worker_shutdown_timeout 5s;  # open connections end with the settings that they were opened under
 pid @PID@;
-error_log @ERROR_LOG@ notice;
+worker_rlimit_nofile @FILES@;
+error_log @ERROR_LOG@ info;  # it has the addresses whose handshakes do not end
 
 events {
-    worker_connections 1024;
+    worker_connections @ALL_CONNECTIONS@;
 }
 
 http {
@@ -100,7 +107,7 @@ http {
         limit_req zone=calls burst=@BURST@ nodelay;
         limit_conn connections @CONNECTIONS@;
         client_max_body_size 1m;
-        client_header_timeout 30s;
+        client_header_timeout @HANDSHAKE@s;  # also of the TLS handshake
         client_body_timeout 60s;
         send_timeout 60s;
         keepalive_timeout 120s;
@@ -190,6 +197,12 @@ def _user_line() -> str:
     return "user root root;\n" if os.geteuid() == 0 else ""
 
 
+def _open_files() -> int:
+    """The files that nginx may have open: as many as it needs, or as this machine allows."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 2 * ALL_CONNECTIONS if most == resource.RLIM_INFINITY else min(2 * ALL_CONNECTIONS, most)
+
+
 def nginx_config(
     settings: ServerSettings,
     secret: str = "",
@@ -203,14 +216,18 @@ def nginx_config(
         revoked: The serial numbers of revoked certificates.
         reception: The port and the secret of the server's reception, if it is open.
     """
+    files = _open_files()
     values = {
         "ACCESS_LOG": ACCESS_LOG,
+        "ALL_CONNECTIONS": str(files // 2),  # a call that is passed on needs a second one
         "BURST": str(BURST * settings.max_calls),
         "CALLS": str(settings.max_calls),
         "CONNECTIONS": str(CONNECTIONS),
         "CONTROL_PORT": str(settings.control_port),
         "ERROR_LOG": ERROR_LOG,
+        "FILES": str(files),
         "FOLDER": FOLDER,
+        "HANDSHAKE": str(HANDSHAKE),
         "LISTEN": listen_on(settings.host, settings.port),
         "USER": _user_line(),
         "MEGABYTES": str(math.ceil(settings.max_megabytes * OVERHEAD) + 1),

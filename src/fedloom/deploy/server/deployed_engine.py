@@ -215,6 +215,7 @@ class DeployedEngine:
             measure=measure,
             base=self.tickets.base.get(client, ""),
             state=self.tickets.state.get(client, ""),
+            limit=self.limit,
         )
 
     def send(

@@ -126,6 +126,8 @@ class Policy:
             return "scores on its data may not leave (evaluation = false)"
         if kind == "model" and not self.settings.model:
             return "the model that it predicts with may not leave (model = false)"
+        if kind == "judge" and not self.settings.model:
+            return "it does not score the models of other sites (model = false)"
         if kind in (*EVALUATIONS, "model") and self.private:
             return "scores and models of its own have no noise, and this run is private"
         return ""

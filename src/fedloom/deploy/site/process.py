@@ -33,9 +33,18 @@ from fedloom.deploy.model_folder import save_model
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.reply_forms import ReplyForms
 from fedloom.deploy.protocol.sum_requests import read_sum
-from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, SiteAnswer, SiteRequest, pack, unpack
+from fedloom.deploy.protocol.wire import (
+    REFUSED,
+    RejectedMessage,
+    SiteAnswer,
+    SiteRequest,
+    check_size,
+    pack,
+    unpack,
+)
 from fedloom.deploy.settings import OPENED, READY, SiteSettings, load_site
 from fedloom.deploy.site.openings import Openings
+from fedloom.deploy.site.plan_needs import PlanNeeds
 from fedloom.deploy.site.policy import Policy, Refused, log_refusal
 from fedloom.deploy.site.privacy_count import PrivacyCount
 from fedloom.deploy.site.request_count import RequestCount, plan_of
@@ -84,6 +93,11 @@ class SiteProcess:
     def policy(self) -> Policy:
         """What this site takes part in and what may leave it."""
         return Policy.of(self.settings, self.blueprint, self.runtime)
+
+    @cached_property
+    def needs(self) -> PlanNeeds:
+        """What the run in this site's folder needs of it."""
+        return PlanNeeds.of(self.blueprint, self.runtime.algorithm, self.client)
 
     @cached_property
     def count(self) -> RequestCount:
@@ -143,6 +157,7 @@ class SiteProcess:
             about = self.about() if request.kind == "hello" else {}
             if request.kind != "hello" and self.count.admit(request, tensors, self.policy):
                 result = self._perform(request, tensors)
+                check_size(result, request.limit)
         except FedloomError as why:
             if isinstance(why, Refused):
                 with suppress(OSError):  # a full disk: the log below has it too
@@ -198,10 +213,10 @@ class SiteProcess:
             audit_log.append(self.folder, "request refused", request=request.kind, round=request.round, reason=reason)
 
     def _admit(self, request: SiteRequest) -> None:
-        """Refuse a request of another run, and one that the site's policy never allows."""
+        """Refuse a request of another run, and one that the site's policy never allows or its run does not need."""
         if plan_of(request.run) != self.plan and request.kind != "hello":  # a greeting says which run this site has
             raise Refused("it belongs to a different run from the one in this site's folder")
-        reason = self.policy.forbids_run() or self.policy.forbids(request.kind)
+        reason = self.policy.forbids_run() or self.policy.forbids(request.kind) or self.needs.forbids(request)
         if reason:
             raise Refused(reason)
 

@@ -30,6 +30,8 @@ from fedloom.runs.folder.manifest import digest_of
 FILE = "asked.json"
 TRAINING = ("update", "ask", "sum")
 """Requests that end with the last agreed round."""
+AT_THE_END = ("model", "judge")
+"""Requests of a comparison of all sites' models (``cross_site``)."""
 
 
 @dataclass
@@ -112,6 +114,8 @@ class RequestCount:
             return self._is_new_final(request, tensors)
         if request.kind in TRAINING and self.finished >= policy.rounds:
             raise Refused(f"the {policy.rounds} agreed rounds are over ({FILE} counts them)")
+        if request.kind in AT_THE_END and request.round != self.finished:
+            raise Refused("sites' models are compared once, when the run has ended and its models are saved")
         if request.kind != "sum":  # a phase of a sum gives nothing away without the update, which is counted
             self._count(request, tensors, policy)
         return True
@@ -144,6 +148,8 @@ class RequestCount:
                 raise Refused(f"it has taken part in {policy.rounds} rounds, and no more are allowed")
             seen.rounds += request.round > 0
         elif not is_new:
+            if request.kind == "judge" and not seen.last.endswith(_digest(tensors)):
+                raise Refused("it has scored other models of this run's sites, and is not asked for more")
             if seen.repeats >= policy.repeats:
                 raise Refused(f"it was asked again {policy.repeats} times, and no more repetitions are allowed")
             seen.repeats += 1

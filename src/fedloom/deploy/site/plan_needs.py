@@ -1,0 +1,84 @@
+"""What the signed plan of a run needs of a site, so that a server cannot have more measured there than that.
+
+A score says something about the samples that it was measured on, and a server that may have any number of models scored
+can learn much. The plan says when a run is scored, whether its selector asks for losses, and how often clients work in
+a round: a request beyond that is refused before anything is computed. ``RequestCount`` counts what is within it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.facts import SELECTOR_PROMISES, Fact, broken_facts
+from fedloom.deploy.protocol.blueprint import Blueprint
+from fedloom.deploy.protocol.wire import RequestKind, SiteRequest
+
+SCORES = ("score", "global")
+"""Requests to score the models of the run after a round."""
+
+
+@dataclass(frozen=True)
+class PlanNeeds:
+    """What a run needs of a site.
+
+    Args:
+        rounds: How many rounds the run has.
+        eval_every: In which rounds models are scored; 0 for never.
+        ends_early: Whether the method may end the run before its last round, which is scored then.
+        asks: Whether the selector may look at what clients have.
+        one_wave: Whether the method asks its clients once in a round, and not in several waves.
+        evaluates: Whether this may be the site that scores the shared model on its own data.
+    """
+
+    rounds: int
+    eval_every: int
+    ends_early: bool
+    asks: bool
+    one_wave: bool
+    evaluates: bool
+
+    @staticmethod
+    def of(blueprint: Blueprint, algorithm: Algorithm, client: int) -> PlanNeeds:
+        """What the run in a site's folder needs of it.
+
+        Args:
+            blueprint: The run.
+            algorithm: Its method, as the site runs it.
+            client: The site's number; the evaluator's comes after those of the training sites.
+        """
+        kind, config = type(algorithm), blueprint.config
+        return PlanNeeds(
+            rounds=config.rounds,
+            eval_every=config.eval_every,
+            ends_early=kind.is_finished is not Algorithm.is_finished,
+            asks=Fact.BLIND_DRAW in broken_facts(config.selection, SELECTOR_PROMISES),
+            one_wave=kind.play is Algorithm.play,
+            evaluates=client >= len(blueprint.sites),
+        )
+
+    def forbids(self, request: SiteRequest) -> str:
+        """Why the run does not need a request; empty if it does."""
+        if reason := self.forbids_kind(request.kind):
+            return reason
+        kind, number = request.kind, request.round
+        if kind in SCORES and not self.is_scored(number):
+            return f"round {number} is not scored in this run, which is scored every {self.eval_every} rounds"
+        # the prelude of a method, before round 1, has waves of its own
+        if request.turn and (kind not in ("update", "sum") or (self.one_wave and number)):
+            return f"it is asked {request.turn + 1} times in one round, and this run needs one"
+        return ""
+
+    def forbids_kind(self, kind: RequestKind) -> str:
+        """Why the run never needs a kind of request; empty if it does."""
+        if kind in SCORES and not self.eval_every:
+            return "this run is not scored (eval_every = 0)"
+        if kind == "global" and not self.evaluates:
+            return "it is not the evaluator of this deployment"
+        if kind == "ask" and not self.asks:
+            return "the selector of this run asks for no loss"
+        return ""
+
+    def is_scored(self, number: int) -> bool:
+        """Whether models may be scored after a round."""
+        return number % self.eval_every == 0 or number == self.rounds or self.ends_early
