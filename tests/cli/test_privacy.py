@@ -1,7 +1,10 @@
 """``fedloom privacy``: the planning question, both ways, and mistakes."""
 
+import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from fedloom.audit import privacy_cases
 from fedloom.cli.app import app
 from fedloom.core.errors import FedloomError
 from support.command_line import json_output, output
@@ -61,3 +64,23 @@ def test_it_says_it_in_words():
 def test_mistakes_end_in_a_sentence(words, said):
     with pytest.raises(FedloomError, match=said):
         app(["privacy", *words.split()], standalone_mode=False)
+
+
+class Telling:
+    """A mechanism that always tells, and states an epsilon."""
+
+    name, neighbour = "telling", "zero"
+
+    def __init__(self, stated):
+        self.stated = stated
+
+    def play(self, presence, trials):
+        return np.full(trials, float(presence == "in")), self.stated
+
+
+@pytest.mark.parametrize(("stated", "code"), [(50.0, 0), (0.5, 1)])
+def test_an_audit_that_finds_more_than_is_stated_fails(stated, code, monkeypatch):
+    monkeypatch.setattr(privacy_cases, "privacy_cases", lambda: (Telling(stated),))
+    result = CliRunner().invoke(app, ["privacy", "--audit", "--trials", "200"])
+    assert result.exit_code == code
+    assert ("tells more than it states" in result.output) == bool(code)

@@ -17,8 +17,8 @@ from scipy.stats import beta
 
 Scores = np.ndarray[Any, np.dtype[np.float64]]
 CONFIDENCE = 0.95
-CANDIDATES = 200
-"""How many thresholds are tried on the first half of the trials."""
+SHARES = np.linspace(0, 1, 201)
+"""The quantiles of the first half's scores that are tried as thresholds."""
 
 
 def epsilon_lower_bound(there: Scores, without: Scores, delta: float, confidence: float = CONFIDENCE) -> float:
@@ -31,19 +31,11 @@ def epsilon_lower_bound(there: Scores, without: Scores, delta: float, confidence
         confidence: The probability with which the bound holds.
     """
     choose, judge = slice(None, None, 2), slice(1, None, 2)
-    candidates = np.quantile(np.concatenate([there[choose], without[choose]]), np.linspace(0, 1, CANDIDATES))
-    # Each side of the threshold is a guess of its own: the best of both directions is taken on the first half.
-    guesses = [(threshold, sign) for threshold in candidates for sign in (1, -1)]
-    best = max(guesses, key=lambda guess: _estimate(there[choose], without[choose], guess[0], guess[1], delta))
-    return max(0.0, _bound(there[judge], without[judge], best[0], best[1], delta, confidence))
-
-
-def _estimate(there: Scores, without: Scores, threshold: float, sign: int, delta: float) -> float:
-    """A rough epsilon of one guess, of rates that are kept away from 0."""
-    right, wrong = _rates(there, without, threshold, sign)
-    count = len(there)
-    high, low = (right + 0.0) / count - 2 * math.sqrt(right + 1) / count - delta, (wrong + 3.0) / count
-    return math.log(high / low) if high > 0 else -math.inf
+    first, second = (there[choose], without[choose]), (there[judge], without[judge])
+    # Each side of a threshold is a guess of its own: "in" above it, or "out" below it.
+    guesses = [(threshold, sign) for threshold in np.quantile(np.concatenate(first), SHARES) for sign in (1, -1)]
+    best = max(guesses, key=lambda guess: _bound(*first, guess[0], guess[1], delta, confidence))
+    return max(0.0, _bound(*second, best[0], best[1], delta, confidence))
 
 
 def _bound(there: Scores, without: Scores, threshold: float, sign: int, delta: float, confidence: float) -> float:

@@ -64,7 +64,6 @@ class MeanCase:
         name: What is played, in words.
         settings: The settings of the run but for the noise.
         neighbour: What the canary is in the other of two neighbours.
-        method: The method.
         noise: The noise multiplier.
         clients: How many clients there are.
         rounds: How many rounds.
@@ -162,7 +161,6 @@ class RepliesCase:
 
     Args:
         name: What is played, in words.
-        settings: The settings of the run.
         epsilon: The name of what its records state.
         neighbour: What the canary is in the other of two neighbours.
         samples: How many samples each client has.

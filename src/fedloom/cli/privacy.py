@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -46,21 +47,32 @@ def privacy(
         int | None, typer.Option(min=1, help="Numbers in the model: the error to expect; privatesum needs it.")
     ] = None,
     clip: Annotated[float, typer.Option(help="The clip norm, for the error to expect.")] = 1.0,
+    audit: Annotated[
+        bool, typer.Option("--audit", help="Attack every mechanism instead, and hold what it states against that.")
+    ] = False,
+    trials: Annotated[int, typer.Option(min=20, help="How often --audit plays each of two neighbours.")] = 5000,
     as_json: o.Json = False,
 ) -> None:
-    """Plan the noise of a run with differential privacy.
+    """Plan the noise of a run with differential privacy, or audit what the mechanisms state.
 
     Give --epsilon to learn which noise it needs, or --sigma to learn what it spends, and how clients are drawn: --rate,
     or --clients and --per-round. The neighbours that the guarantee compares are named with it: with privatemean a fixed
     number of clients per round costs far more privacy than independent draws. In a run file epsilon alone is enough:
     the run finds the same noise.
 
+    --audit plays a canary, a client or sample that is there or not, against every mechanism in real rounds, and prints
+    the epsilon that it states beside the one that an attacker rules out with 95 %. It exits with 1 if one is above.
+
     Examples:
       fedloom privacy --epsilon 2 --rounds 100 --clients 1000 --per-round 50
       fedloom privacy --sigma 1 --rate 0.01 --rounds 1000
       fedloom privacy --epsilon 8 --mechanism sample_privacy --samples 500 --rounds 20
       fedloom privacy --epsilon 8 --mechanism localnoise --rounds 20 --clients 100 --per-round 10
+      fedloom privacy --audit --trials 500
     """
+    if audit:
+        _audit(trials, as_json)
+        return
     from fedloom.core.errors import FedloomError
     from fedloom.core.local_work import LocalWork
     from fedloom.privacy.plan import Question, plan_mean, plan_samples, plan_sums, plan_updates, turns_of
@@ -143,3 +155,28 @@ def _print(found: NoisePlan, values: dict[str, object], clip: float, parameters:
         )
     if found.neighbours == "replace one client":
         say("half of the noise counts: one client changes the sum by twice the clip norm")
+
+
+def _audit(trials: int, as_json: bool) -> None:
+    """Play all mechanisms and print what was found; one that tells more than it states is exit code 1."""
+    import logging
+
+    from fedloom.audit.privacy_audit import AuditRow, audit_privacy
+    from fedloom.audit.privacy_cases import DELTA, privacy_cases
+
+    # What tiny runs say of their models is not about the audit.
+    logging.getLogger("fedloom").setLevel(logging.ERROR)
+    if not as_json:
+        say(f"delta {DELTA:g}, {trials:,} trials of each neighbour, bounds with a confidence of 95 %")
+        say(f"{'mechanism':<48}{'stated':>8}{'at least':>10}")
+
+    def print_row(row: AuditRow) -> None:
+        if not as_json:
+            verdict = "" if row.holds else "  tells more than it states"
+            say(f"{row.mechanism:<48}{row.stated:>8.3f}{row.lower_bound:>10.3f}{verdict}")
+
+    rows = audit_privacy(privacy_cases(), trials, print_row)
+    if as_json:
+        say(json.dumps([asdict(row) | {"holds": row.holds} for row in rows]))
+    if not all(row.holds for row in rows):
+        raise typer.Exit(1)

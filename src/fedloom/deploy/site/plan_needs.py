@@ -43,7 +43,6 @@ class PlanNeeds:
         """What the run in a site's folder needs of it.
 
         Args:
-            blueprint: The run.
             algorithm: Its method, as the site runs it.
             client: The site's number; the evaluator's comes after those of the training sites.
         """
