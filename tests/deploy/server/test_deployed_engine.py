@@ -170,6 +170,34 @@ def test_rules_in_turn_give_the_simulators_bytes(tmp_path):
     assert [one["name"] for one in history.config["aggregation"]] == ["foolsgold", "multikrum"]
 
 
+PRIVATE = {"name": "privatemean", "noise": 2.0, "clip": 0.5, "seeded": True}
+
+
+def test_a_server_that_is_trusted_adds_the_noise_and_gives_the_simulators_bytes(tmp_path):
+    pytest.importorskip("dp_accounting", reason="needs dp-accounting")
+    made = Plan.of("fedavg", aggregation=PRIVATE, eval_every=0)
+    history = Local(made, tmp_path).play()
+    assert torch.equal(history.row, simulate(made).row)
+    assert history.records[-1]["metrics"]["privacy/epsilon"] == simulate(made).records[-1]["metrics"]["privacy/epsilon"]
+
+
+def test_a_site_that_sends_huge_numbers_to_a_private_mean_counts_as_a_clipped_change_and_no_other_does(tmp_path):
+    """No bound compares sites, so the huge reply only fills its own part of the sum."""
+    pytest.importorskip("dp_accounting", reason="needs dp-accounting")
+    made = Plan.of("fedavg", aggregation={**PRIVATE, "noise": 0.01}, eval_every=0, rounds=1)
+    local = Local(made, tmp_path)
+    local.transport.meddle = tamper_with(SOUTH, 1, change_tensors(row=lambda row: row * 1e6))
+    history = local.play()
+    assert exclusions(history) == []
+    assert float((history.row - made.blueprint.initial).norm()) < 0.6
+
+
+def test_scores_of_sites_are_refused_beside_a_private_mean():
+    pytest.importorskip("dp_accounting", reason="needs dp-accounting")
+    with pytest.raises(FedloomError, match="privatemean protects what clients send, and not scores"):
+        Plan.of("fedavg", aggregation=PRIVATE, eval_every=1)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["heterofl", "fjord:alpha=1"])
 def test_widths_of_one_network_with_error_feedback_give_the_simulators_bytes(method, tmp_path):
