@@ -28,6 +28,11 @@ def plan(spec: str = "fedavg", step: str = "securesum") -> Plan:
     return Plan.of(spec, channel=[{"name": step}])
 
 
+@cache
+def third() -> Plan:
+    return Plan.of("fedavg", channel=[{"name": "securesum", "dropouts": 0.333}])
+
+
 def certified(made: Plan, folder: Path, **settings: Any) -> Local:
     local = Local(made, folder, **settings)
     local.certify()
@@ -103,6 +108,17 @@ def test_a_site_that_drops_out_after_its_row_is_in_the_sum(tmp_path, phase):
     history = local.play()
     assert [record["selected"] for record in history.records] == [ALL] * 3
     assert torch.equal(history.row, simulate(plan()).row)
+
+
+@pytest.mark.parametrize("phase", ["advertise", "share", "rows", "confirm", "reveal"])
+def test_a_third_of_three_sites_is_one_at_any_phase(tmp_path, phase):
+    made = third()
+    local = certified(made, tmp_path, retries=0)
+    silence(local, phase, SOUTH)
+    history = local.play()
+    before = phase in ("advertise", "share", "rows")  # later its row is in the sum
+    assert history.records[1]["selected"] == (BUT_SOUTH if before else ALL)
+    assert torch.allclose(history.row, simulate(made, {2: BUT_SOUTH} if before else {}).row, atol=1e-4)
 
 
 @pytest.mark.parametrize("phase", ["advertise", "rows", "reveal"])
