@@ -80,7 +80,7 @@ def policy_lines(policy: Policy, run: Explanation) -> list[str]:
     forbidden = policy.forbids_run()
     if forbidden:
         return [*lines, f"  refuses the whole run: {forbidden}."]
-    again, turns = policy.repeats, policy.settings.turns
+    again, turns = policy.repeats, policy.turns
     lines.append(f"  takes part in {policy.rounds} rounds, counted here, and answers {again} repetitions of rounds and")
     lines.append(f"    {turns} requests to train within a round; then it refuses.")
     for kind, words in REQUESTS.items():

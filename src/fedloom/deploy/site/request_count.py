@@ -135,8 +135,8 @@ class RequestCount:
         if asked == seen.last:  # the same request to the last byte, after a restart of this site: the same answer
             return
         is_new = (request.round, request.turn) > (seen.round, seen.turn)
-        if request.turn >= policy.settings.turns:
-            raise Refused(f"it is asked {request.turn + 1} times in one round, and {policy.settings.turns} are allowed")
+        if request.turn >= policy.turns:
+            raise Refused(f"it is asked {request.turn + 1} times in one round, and {policy.turns} are allowed")
         if is_new and request.round > seen.round:
             most = policy.settings.rounds
             is_over = most is not None and self.earlier.get(request.kind, 0) + seen.rounds >= most
