@@ -82,7 +82,7 @@ def policy_lines(policy: Policy, run: Explanation) -> list[str]:
         return [*lines, f"  refuses the whole run: {forbidden}."]
     again, turns = policy.repeats, policy.turns
     lines.append(f"  takes part in {policy.rounds} rounds, counted here, and answers {again} repetitions of rounds and")
-    lines.append(f"    {turns} requests to train within a round; then it refuses.")
+    lines.append(f"    {turns} request{'' if turns == 1 else 's'} to train within a round; then it refuses.")
     for kind, words in REQUESTS.items():
         if kind == "sum" and not policy.sums:
             continue

@@ -144,6 +144,18 @@ def test_a_server_cannot_make_a_site_train_from_another_state_of_its_own(tmp_pat
     assert "or from another state of its own" in server.refusals
 
 
+def test_noisy_sums_of_a_new_run_are_paid_for_and_those_of_the_same_run_are_not_opened_with_others(tmp_path):
+    pytest.importorskip("dp_accounting", reason="needs dp-accounting")
+    server = LyingServer(tmp_path, Plan.of("fedavg", channel=[{"name": "privatesum", "noise": 4.0, "clip": 1.0}]))
+    first = server.open_sum(ALL)
+    assert not torch.equal(server.open_sum(ALL), first)  # the noise is new
+    with pytest.raises(Abandoned):
+        server.open_sum(BUT_SOUTH)
+    assert "refused by the site's policy" in server.refusals
+    server.open_sum(BUT_SOUTH, run="-2")
+    assert server.local.sites[0].privacy.uses == {"sum": 4}
+
+
 def openings(folder: Path, noisy: bool = False, session: SumSession = SESSION) -> Openings:
     found = Openings.read(folder)
     found.admit_row(session, b"state", noisy)

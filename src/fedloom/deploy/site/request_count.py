@@ -136,7 +136,7 @@ class RequestCount:
             return
         is_new = (request.round, request.turn) > (seen.round, seen.turn)
         if request.turn >= policy.turns:
-            raise Refused(f"it is asked {request.turn + 1} times in one round, and {policy.turns} are allowed")
+            raise Refused(f"it is asked {request.turn + 1} times in one round, and the limit is {policy.turns}")
         if is_new and request.round > seen.round:
             most = policy.settings.rounds
             is_over = most is not None and self.earlier.get(request.kind, 0) + seen.rounds >= most
