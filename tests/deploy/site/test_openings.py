@@ -110,6 +110,13 @@ def test_sites_that_did_not_open_a_homomorphic_sum_do_not_open_another_one_alone
     assert "1 of 2 clients have confirmed" in server.refusals
 
 
+def test_a_round_that_the_plan_does_not_have_is_not_played(tmp_path):
+    server = LyingServer(tmp_path, plan())
+    with pytest.raises(Abandoned):
+        server.open_sum(ALL, number=0)
+    assert "asks sites to train in its rounds only" in server.refusals
+
+
 def test_almost_the_same_model_in_the_next_round_is_the_servers_word(tmp_path):
     """What no site can see, and the docs say: only noise hides a site from a server that lies about the model."""
     server = LyingServer(tmp_path, plan())

@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.declarations import Declared, Model, Update
 from fedloom.core.errors import FedloomError, unknown
@@ -60,6 +61,7 @@ class Policy:
         width: How many numbers the model has.
         private: Whether the site adds noise to what it sends: then nothing leaves that has none.
         method_turns: How often the method asks a client within a round.
+        has_prelude: Whether the method may ask clients before the first round.
     """
 
     settings: PolicySettings
@@ -72,6 +74,7 @@ class Policy:
     width: int
     private: bool
     method_turns: int = 1
+    has_prelude: bool = True
 
     @staticmethod
     def of(site: SiteSettings, blueprint: Blueprint, runtime: ClientRuntime) -> Policy:
@@ -90,8 +93,9 @@ class Policy:
         for step in settings.channel or ():
             _check_step(step, runtime.steps, where)
         rounds, width, private = blueprint.config.rounds, len(blueprint.initial), blueprint.config.clients_add_noise
-        turns = runtime.algorithm.turns
-        return Policy(settings, blueprint.digest, run, method, sends, runtime.steps, rounds, width, private, turns)
+        algorithm = runtime.algorithm
+        asks = algorithm.turns, type(algorithm).prelude is not Algorithm.prelude
+        return Policy(settings, blueprint.digest, run, method, sends, runtime.steps, rounds, width, private, *asks)
 
     @property
     def rounds(self) -> int:

@@ -108,6 +108,8 @@ class RequestCount:
     def _admit(self, request: SiteRequest, tensors: Mapping[str, Tensor], policy: Policy) -> bool:
         if request.round > policy.run_rounds:
             raise Refused(f"round {request.round} is beyond the {policy.run_rounds} rounds of the run")
+        if request.kind == "update" and request.round == 0 and not policy.has_prelude:
+            raise Refused("the method of the run asks sites to train in its rounds only, and not before the first one")
         if request.kind == "finish":
             return self._is_new_final(request, tensors)
         if request.kind in TRAINING and self.finished >= policy.rounds:
