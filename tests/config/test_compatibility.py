@@ -264,6 +264,14 @@ def test_an_aggregator_without_a_mean_to_make():
 # -- a part that nobody knows
 
 
+@pytest.mark.parametrize("step", ["securesum", "ckks", {"name": "privatesum", "seeded": True}])
+@pytest.mark.parametrize("selector", ["powerofchoice", "oort"])
+def test_a_selector_that_asks_single_clients_for_losses_goes_with_no_sum(step, selector):
+    if step == "ckks":
+        pytest.importorskip("tenseal", reason="TenSEAL is not installed: no homomorphic sums")
+    check_refusal(f"and selection {selector} looks at what clients have", "fedavg", channel=[step], selection=selector)
+
+
 @dataclass(frozen=True)
 class Naps(fl.ChannelStep):
     """A user's step after which some clients do not answer; no part of the library knows it."""

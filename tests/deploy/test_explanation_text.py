@@ -57,6 +57,22 @@ def test_a_private_run_is_explained_without_scores(tmp_path, run):
     assert "sends NaN instead of the scores" in text
 
 
+@pytest.mark.parametrize("step", ["securesum", "privatesum"])
+def test_what_a_sum_does_not_hide_is_explained(tmp_path, step):
+    pytest.importorskip("dp_accounting", reason="needs dp-accounting")
+    run = {"channel": [{"name": step, "least_clients": 3}]}
+    text = " ".join(explain_path(site_folder(tmp_path, "fedavg", run)).split())
+    assert "the sum of the changes of at least 3 sites, and no single one" in text
+    assert ("Against this only noise helps (privatesum)" in text) == (step == "securesum")
+    assert ("The sum has the sites' own noise" in text) == (step == "privatesum")
+
+
+def test_that_the_server_reads_the_models_inside_chains_is_explained(tmp_path):
+    text = explain_path(site_folder(tmp_path, "fedseq:grouping=random"))
+    assert "through the server, which can read them" in text
+    assert "What the sum hides" not in text
+
+
 def test_a_run_that_the_policy_refuses_is_explained_so(tmp_path):
     text = explain_path(site_folder(tmp_path, methods=["fedavg"]))
     assert "refuses the whole run: it takes part in the method fedavg, and this run's is scaffold." in text

@@ -54,6 +54,7 @@ def test_the_sum_has_the_planned_noise_also_when_the_most_drop_out(came, seeded)
 
 def test_those_who_help_the_server_do_not_count():
     assert PrivateSum(colluders=0.2, dropouts=0.2).fewest(10) == 6
+    assert PrivateSum(dropouts=0.333).fewest(3) == 2  # one of three may go, so two have all of the noise
 
 
 @pytest.mark.parametrize(("noise", "bits", "clients"), [(0.1, 8, 2), (50.0, 8, 40), (50.0, 24, 40), (3.0, 20, 300)])

@@ -65,3 +65,26 @@ def test_a_mistake_is_one_sentence(mistake):
 
 def test_what_the_server_knows_of_clients_or_clusters_may_grow():
     assert fl.run(small_task(), Mistaken(mistake="grown"), rounds=3, eval_every=0).row is not None
+
+
+@dataclass(frozen=True)
+class AsksTwice(fl.FedAvg):
+    """Lets clients train on from their mean."""
+
+    def play(self, server, ids, context):
+        first = yield fl.Wave(ids, fl.Message({"row": server["row"]}))
+        second = yield fl.Wave(ids, fl.Message({"row": first.mean("row")}), turn=1)
+        return self.aggregate(server, second)
+
+
+@dataclass(frozen=True)
+class SaysSo(AsksTwice):
+    """The same, and says how often it asks."""
+
+    turns = 2
+
+
+def test_a_method_says_how_often_it_asks_a_client_in_a_round():
+    with pytest.raises(FedloomError, match=r"AsksTwice sends a wave with turn=1, and declares turns = 1: .* turns = 2"):
+        fl.run(small_task(), AsksTwice(), rounds=1)
+    assert fl.run(small_task(), SaysSo(), rounds=1).records[-1]["round"] == 1

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 import fedloom as fl
 from fedloom.core.errors import Abandoned, FedloomError
-from fedloom.secure.homomorphic_sum import HEAD, STEP, EncryptedHalf
-from fedloom.secure.sum_step import ROWS, RefusedMessage, SumSession, Total
+from fedloom.secure.ckks import SLOTS, CkksAdder
+from fedloom.secure.homomorphic_sum import HEAD, MOST_SITES, STEP, EncryptedHalf
+from fedloom.secure.row_tags import CODE as CODE_BYTES
+from fedloom.secure.sum_step import ROWS, RefusedMessage, SumSession
 from fedloom.secure.sums import play_sum
 from support.synthetic import small_task
 
@@ -29,8 +33,8 @@ def test_a_sum_is_the_plain_sum_of_the_rounded_rows_to_the_bit():
     decoded = CODE.decode_total(total, SESSION)
     assert decoded.weight == 1 + (1 << 40) - 1 + 12345
     assert decoded.scaled == 0
-    assert up == 3 * (2 * 131_224 + 8 * (5000 + HEAD))
-    assert down == 3 * 2 * 131_224
+    assert up == 3 * (2 * 131_224 + CODE_BYTES + 8 * (MOST_SITES + HEAD + 5000))
+    assert down == 3 * (2 * 131_224 + 8 * 3 + 8 * 3 + 3 * CODE_BYTES)  # who is in the sum, and who has confirmed it
 
 
 def test_numbers_are_rounded_to_the_nearest_step():
@@ -44,17 +48,6 @@ def test_a_row_that_does_not_fit_is_scaled_and_counted():
     coded = CODE.code(torch.tensor([[1e6, 5e5]]).double(), torch.tensor([1]), SESSION, [])
     assert coded[0, HEAD - 1] == 1
     assert float(coded[0, HEAD] / coded[0, HEAD + 1]) == pytest.approx(2)
-
-
-def test_a_client_opens_nothing_before_its_row_nothing_twice_and_no_single_row():
-    _, keys = CODE.simulate_keys(SESSION.ids)
-    half = CODE.client_half(SESSION, 3, keys[3])
-    assert isinstance(half, EncryptedHalf)
-    alone = half.answer(ROWS, {}, rows()[0])["row"]
-    with pytest.raises(RefusedMessage, match="the sum of 1 clients"):
-        half.answer("open", {"total": alone}, None)
-    with pytest.raises(RefusedMessage, match="opened once"):
-        half.answer("open", {"total": alone}, None)
 
 
 @pytest.fixture(scope="module")
@@ -78,6 +71,106 @@ def play_with(keys, change, phase_name):
             phase = server.send(change(answers) if phase.name == phase_name else answers)
     except StopIteration as end:
         return end.value
+
+
+@pytest.fixture(scope="module")
+def texts(keys):
+    """The encrypted row of each client."""
+    _, own = keys
+    coded = dict(zip(SESSION.ids, rows(), strict=True))
+    return {client: half(keys, client).answer(ROWS, {}, coded[client])["row"] for client in own}
+
+
+def half(keys, client, session=SESSION) -> EncryptedHalf:
+    made = CODE.client_half(session, client, keys[1][client])
+    assert isinstance(made, EncryptedHalf)
+    return made
+
+
+def asked_to_confirm(keys, *added, clients=SESSION.ids, session=SESSION):
+    """What client 3 says to a server that adds some rows and announces some clients."""
+    adder = CkksAdder(keys[0].public, len(added[0]) // 131_224 * SLOTS)
+    for text in added:
+        adder.add(text.numpy())
+    mine = half(keys, 3, session)
+    mine.answer(ROWS, {}, rows()[0])
+    told = {"total": torch.from_numpy(adder.total()), "clients": torch.tensor(clients)}
+    return mine, mine.answer("confirm", told, None)["code"]
+
+
+def test_a_site_confirms_the_sum_of_each_announced_client_once(keys, texts):
+    mine, _ = asked_to_confirm(keys, *texts.values())
+    assert mine.opening.clients == SESSION.ids
+    mine, _ = asked_to_confirm(keys, texts[3], texts[8], clients=(3, 8))
+    assert mine.opening.clients == (3, 8)
+
+
+@pytest.mark.parametrize(
+    ("added", "clients"),
+    [
+        ((3, 3), (3, 5)),  # a row added twice passed as two clients
+        ((3, 3, 3), (3, 5, 8)),
+        ((3, 5, 5), (3, 5, 8)),
+        ((3, 5), (3, 5, 8)),
+        ((3, 5, 8), (3, 5)),
+        ((5, 8), (3, 5)),
+        ((3,), (3, 8)),
+    ],
+)
+def test_a_sum_that_has_not_each_announced_client_once_is_not_opened(keys, texts, added, clients):
+    with pytest.raises(RefusedMessage, match=r"not the sum of each of the . announced clients once"):
+        asked_to_confirm(keys, *[texts[client] for client in added], clients=clients)
+
+
+def test_one_text_of_a_long_row_cannot_be_that_of_fewer_clients(keys, texts):
+    adder = CkksAdder(keys[0].public, 2 * SLOTS)
+    for text in texts.values():
+        adder.add(text.numpy())
+    total = torch.from_numpy(adder.total())
+    for wrong in (texts[3], total.roll(131_224)):  # the second text is client 3's alone, or both are exchanged
+        mixed = torch.cat([total[:131_224], wrong[131_224:]])
+        mine = half(keys, 3)
+        mine.answer(ROWS, {}, rows()[0])
+        with pytest.raises(RefusedMessage, match="announced clients once"):
+            mine.answer("confirm", {"total": mixed, "clients": torch.tensor(SESSION.ids)}, None)
+
+
+def test_a_row_of_another_round_does_not_count_for_this_one(keys, texts):
+    later = replace(SESSION, round=2)
+    new = {client: half(keys, client, later).answer(ROWS, {}, rows()[0])["row"] for client in (3, 5)}
+    with pytest.raises(RefusedMessage, match="announced clients once"):
+        asked_to_confirm(keys, new[3], new[5], texts[8], session=later)
+
+
+def test_numbers_between_two_steps_are_not_those_of_a_sum(keys, texts):
+    """A server that multiplies rows by other numbers than one, each by its own, leaves the grid."""
+    moved = half(keys, 5).answer(ROWS, {}, rows()[1] + STEP / 3)["row"]
+    with pytest.raises(RefusedMessage, match="numbers that no sum of rows has"):
+        asked_to_confirm(keys, texts[3], moved, texts[8])
+
+
+@pytest.mark.parametrize("clients", [(3,), (5, 8), (3, 3), (5, 3), (3, 9)])
+def test_strange_lists_of_clients_are_refused(keys, texts, clients):
+    with pytest.raises(RefusedMessage, match=r"ascending list|says too much about one"):
+        asked_to_confirm(keys, texts[3], clients=clients)
+
+
+def test_a_sum_is_opened_once_and_only_if_more_than_half_have_confirmed_it(keys, texts):
+    mine, code = asked_to_confirm(keys, *texts.values())
+    other = half(keys, 5)
+    other.answer(ROWS, {}, rows()[1])
+    alone = {"confirmed": torch.tensor([3]), "codes": code}
+    with pytest.raises(RefusedMessage, match="1 of 3 clients have confirmed"):
+        mine.answer("open", alone, None)
+    with pytest.raises(RefusedMessage, match="opened once"):
+        mine.answer("open", alone, None)
+    mine, code = asked_to_confirm(keys, *texts.values())
+    with pytest.raises(
+        RefusedMessage, match="1 of 3 clients have confirmed"
+    ):  # the code of another client is not its own
+        mine.answer("open", {"confirmed": torch.tensor([3, 5]), "codes": code.repeat(2)}, None)
+    with pytest.raises(RefusedMessage, match="opened once, after"):
+        half(keys, 3).answer("open", alone, None)
 
 
 def test_clients_that_open_other_numbers_are_outvoted_or_the_sum_is_given_up(keys):
@@ -116,9 +209,15 @@ def test_a_malformed_answer_counts_as_none(keys, wrong):
     assert torch.equal(total.row, rows()[1:].sum(0))
 
 
-def test_a_sum_with_other_clients_than_it_says_is_given_up():
-    with pytest.raises(Abandoned, match="of 3 clients instead of 2"):
-        CODE.decode_total(Total(rows().sum(0), (3, 5)), SESSION)
+def test_the_server_gives_up_a_sum_that_does_not_have_each_client_once(keys):
+    def twice(opened):
+        return {
+            client: {"row": answer["row"].index_add(0, torch.tensor([0]), torch.ones(1).double())}
+            for client, answer in opened.items()
+        }
+
+    with pytest.raises(Abandoned, match="not of each of its 3 clients once"):
+        play_with(keys, twice, "open")
 
 
 def test_too_many_clients_are_refused_before_they_train():

@@ -132,3 +132,17 @@ def test_a_share_counts_whole_clients():
     assert count_of(0.29, 100) == 29
     assert count_of(0.34, 3) == 1
     assert count_of(0.33, 3) == 0
+
+
+def test_a_share_with_three_decimals_means_its_fraction():
+    assert [count_of(0.333, clients) for clients in (3, 6, 30, 90, 300)] == [1, 2, 10, 30, 100]
+    assert count_of(0.167, 6) == count_of(0.143, 7) == count_of(0.125, 8) == 1
+    assert plan_neighbours(3, 0.333, 0.0) == plan_neighbours(3, 1 / 3, 0.0) == NeighbourPlan(2, 2)
+
+
+@given(st.integers(2, 100_000), st.data())
+def test_a_share_that_is_a_fraction_is_that_fraction_and_no_client_more(clients, data):
+    number = data.draw(st.integers(0, clients - 1))
+    assert count_of(number / clients, clients) == number
+    if clients <= 100:
+        assert count_of(round(number / clients, 3), clients) == number

@@ -35,7 +35,7 @@ class PlainSum(SumStep):
 class PlainHalf:
     """Shows its row."""
 
-    opening = b""
+    opening = None
 
     def answer(self, phase: str, got: Mapping[str, Tensor], row: Tensor | None) -> dict[str, Tensor]:
         return dict(got) if row is None else {"row": row}

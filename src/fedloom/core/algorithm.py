@@ -45,6 +45,9 @@ class Algorithm:
     """The tensors that clients reply with, by name; where that depends on settings, exactly those of the settings."""
     keeps: ClassVar[Kept] = {}
     """What stays with clients between rounds, by name, in words; the part of a name before ``/`` is enough."""
+    turns: ClassVar[int] = 1
+    """How often a client is asked in one round, or before the first one, at most: one more than the largest ``turn`` of
+    the method's waves. A deployed site answers no more requests of a round."""
     needs: ClassVar[Facts] = {}
     """What the method needs of other parts, and why."""
     breaks: ClassVar[Facts] = {}

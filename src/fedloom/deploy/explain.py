@@ -156,6 +156,7 @@ def explain(source: RunConfig | Prepared, settings: ServerSettings | None = None
         header=len(pack(SiteRequest(run="0" * 32, ticket="0" * 32, kind="update", round=rounds, base="0" * 32), {})),
         cross_site=settings is not None and settings.cross_site,
         evaluator=None if settings is None else settings.evaluator,
+        sum_step=None if run.sums is None else run.sums.step,
     )
 
 

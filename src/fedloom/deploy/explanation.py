@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fedloom.secure.sum_step import SumStep
+
 SELECTION, WORK, SCORING = "selection", "work", "scoring"
 """The purposes of messages to sites."""
 
@@ -67,6 +69,8 @@ class Explanation:
     header: int
     cross_site: bool = False
     evaluator: str | None = None
+    sum_step: SumStep | None = None
+    """How updates are hidden in sums, if they are."""
 
     def of(self, number: int, *what: str) -> list[Exchange]:
         """The exchanges of a round."""

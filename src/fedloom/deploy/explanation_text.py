@@ -87,7 +87,7 @@ def policy_lines(policy: Policy, needs: PlanNeeds, run: Explanation) -> list[str
     forbidden = policy.forbids_run()
     if forbidden:
         return [*lines, f"  refuses the whole run: {forbidden}."]
-    again, turns = policy.repeats, 1 if needs.one_wave else policy.settings.turns
+    again, turns = policy.repeats, policy.turns
     lines.append(f"  takes part in {policy.rounds} rounds, counted here, and answers {again} repetitions of rounds and")
     lines.append(f"    {turns} request{'' if turns == 1 else 's'} to train within a round; then it refuses.")
     for kind, words in REQUESTS.items():
@@ -117,7 +117,7 @@ def explanation_lines(run: Explanation) -> list[str]:
     else:  # the dry run does in its first round also what a method does once, between two phases
         lines += ["", "The first round, and what is done only once", *_exchanges(run, 1)]
         lines += ["", "Every later round", *_exchanges(run, 2)]
-    return [*lines, *_scoring(run), *_end(run), *_whole_run(run), *_stays(run)]
+    return [*lines, *_sums(run), *_scoring(run), *_end(run), *_whole_run(run), *_stays(run)]
 
 
 def _greeting(run: Explanation) -> list[str]:
@@ -154,10 +154,39 @@ def _exchanges(run: Explanation, number: int) -> list[str]:
         down, up, between = (cost[f"bytes_{way}"] for way in ("down", "up", "between"))
         lines.append(f"  The simulator counts {down:,} bytes down and {up:,} up for all sites.")
         if between:
-            lines.append(f"  {between:,} more bytes go from site to site, through the server.")
+            lines.append(
+                f"  {between:,} more bytes go from site to site, through the server, which can read them: it sees"
+            )
+            lines.append("    the model that every site hands on, and not only those at the end.")
         elif up < run.reply_bytes(number) and not run.of(number, SELECTION):
             lines.append("  Classes that a site does not have are sent as zeros and not counted.")
     return lines
+
+
+def _sums(run: Explanation) -> list[str]:
+    """What a sum hides, and what it does not."""
+    step = run.sum_step
+    if step is None:
+        return []
+    least = max(step.least, getattr(step, "least_clients", 0))
+    hidden = [
+        "",
+        "What the sum hides",
+        f"  The server learns the sum of the changes of at least {least} sites, and no single one. A site opens a",
+        "    round once, and one model with the same sites only, whatever the server calls it.",
+    ]
+    if step.covers_replies:
+        return [
+            *hidden,
+            "  The sum has the sites' own noise, which also protects them from a server that lies about the model.",
+        ]
+    return [
+        *hidden,
+        "  A server that lies about the model can still single a site out: it sends almost the same model to other",
+        "    sites in the next round, or a model made for that. Against this only noise helps (privatesum).",
+        f"  No site takes part in a sum of fewer than {least} sites (least_clients). More of them hide each one better",
+        "    from helpers of the server among them, and do not prevent such a lie.",
+    ]
 
 
 def _sites(count: int, clients: int) -> str:

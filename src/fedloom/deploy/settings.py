@@ -159,8 +159,8 @@ class PolicySettings(Settings):
     """In how many more runs of the same plan it takes part (``fedloom deploy run --new``)."""
     repeats: int | None = Field(default=None, ge=0)
     """How often it may be asked again for a round that it has done; not set, as often as the run has rounds, or 20."""
-    turns: int = Field(default=16, ge=1)
-    """How often it may be asked to train within one round."""
+    turns: int | None = Field(default=None, ge=1)
+    """How often it may be asked to train within one round; not set, as often as the method of the run declares."""
     updates: bool = True
     """Whether what it trains may leave."""
     evaluation: bool = True

@@ -67,6 +67,10 @@ class FedHybridAvgLG(FedAvg):
         return {**FedAvg.sends, **PROBE_REPLIES} if self.threshold == "auto" else FedAvg.sends
 
     @property
+    def turns(self) -> int:  # type: ignore[override]  # those before the first round, and one wave to compare
+        return self.probe_rounds + 1 if self.threshold == "auto" else 1
+
+    @property
     def grants(self) -> Collection[Fact]:  # type: ignore[override]
         return () if self.threshold == "auto" else (Fact.ONLY_MEANS, Fact.ONLY_TRAINING)
 

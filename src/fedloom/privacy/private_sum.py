@@ -104,9 +104,7 @@ class PrivateSum(MaskedSum):
         Args:
             clients: How many are asked.
         """
-        asked = range(clients)
-        honest = self._terms("", 0, tuple(asked), 0).quorum - math.floor(self.colluders * clients + 1e-9)
-        return max(1, honest)
+        return max(1, self._terms("", 0, tuple(range(clients)), 0).fewest_honest)
 
     def shares(self, width: int, clients: int) -> SkellamShares:
         """How much noise every client adds.

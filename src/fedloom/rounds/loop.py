@@ -24,7 +24,7 @@ from fedloom.rounds.exchange.budget import epsilons
 from fedloom.rounds.exchange.line import exchange, line_of
 from fedloom.rounds.exchange.silence import NothingSent
 from fedloom.rounds.jobs import Engine
-from fedloom.rounds.method_check import check_state
+from fedloom.rounds.method_check import check_state, check_wave
 from fedloom.rounds.record_keys import DRAWN
 from fedloom.rounds.round_context import RoundContext
 from fedloom.rounds.round_costs import RoundCosts
@@ -124,6 +124,7 @@ def _drive(round: RoundContext, waves: Round) -> State:
     try:
         wave = next(waves)
         while True:
+            check_wave(round.run.algorithm, wave)
             wave = waves.send(exchange(round, wave, line, asking))
     except StopIteration as end:
         server: State = end.value

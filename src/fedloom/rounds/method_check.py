@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm, State
 from fedloom.core.errors import FedloomError
-from fedloom.core.message import Reply
+from fedloom.core.message import Reply, Wave
 
 
 def check_state(algorithm: Algorithm, state: Any, before: State | None = None) -> None:
@@ -48,6 +48,21 @@ def check_state(algorithm: Algorithm, state: Any, before: State | None = None) -
     if lost:
         raise FedloomError(
             f"{name}: the server's state lost '{lost[0]}' in the round: return {{**server, ...}} with what changes."
+        )
+
+
+def check_wave(algorithm: Algorithm, wave: Wave) -> None:
+    """Refuse a wave that asks clients more often in a round than the method declares: a deployed site would.
+
+    Args:
+        algorithm: The method.
+        wave: A wave of its round.
+    """
+    if not 0 <= wave.turn < algorithm.turns:
+        raise FedloomError(
+            f"{type(algorithm).__name__} sends a wave with turn={wave.turn}, and declares turns = {algorithm.turns}: "
+            "turns count from 0, and a method whose rounds ask a client more than once says how often, for instance "
+            f"turns = {wave.turn + 1}."
         )
 
 

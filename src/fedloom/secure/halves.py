@@ -19,7 +19,17 @@ from fedloom.secure.client import SecureClient
 from fedloom.secure.messages import join, part
 from fedloom.secure.quantise import Words, tensor_of_words, words_of_tensor
 from fedloom.secure.server import SecureServer
-from fedloom.secure.sum_step import ROWS, RefusedMessage, ServerHalf, ServerKeys, SumKeys, SumPhase, Total, identify_all
+from fedloom.secure.sum_step import (
+    ROWS,
+    Opening,
+    RefusedMessage,
+    ServerHalf,
+    ServerKeys,
+    SumKeys,
+    SumPhase,
+    Total,
+    identify_all,
+)
 from fedloom.secure.terms import SumTerms
 
 _ENTRY = struct.Struct(">II")
@@ -75,7 +85,8 @@ class MaskedHalf:
 
     def __init__(self, terms: SumTerms, client: int, keys: SumKeys) -> None:
         self.keys, self.roster = keys, dict[int, bytes]()
-        self.survivors, self.opening = b"", b""
+        self.survivors: tuple[int, ...] = ()
+        self.opening: Opening | None = None
         self.client = SecureClient(terms, client, keys.private, self.roster, os.urandom(32))
 
     def answer(self, phase: str, got: Mapping[str, Tensor], row: Tensor | None) -> dict[str, Tensor]:
@@ -92,11 +103,11 @@ class MaskedHalf:
             if survivors is None or survivors.dtype != torch.int64 or survivors.dim() != 1:
                 raise RefusedMessage("the list of survivors is missing.")
             codes = _letters(join(self.client.confirm(survivors.tolist())))
-            self.survivors = survivors.numpy().tobytes()
+            self.survivors = tuple(survivors.tolist())
             return {"codes": codes}
         if phase == "reveal":
             shares = _letters(join(self.client.reveal(part(_bytes(got, "codes")))))
-            self.opening = self.survivors
+            self.opening = Opening(self.survivors)
             return {"shares": shares}
         raise RefusedMessage(f"a secure sum has no phase {phase[:20]!r}.")
 

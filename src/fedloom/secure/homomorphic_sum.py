@@ -5,8 +5,14 @@ back, and every site opens it. Numbers are rounded to multiples of 2^-17 before 
 is again such a multiple: the noise of the encryption is gone, so the sum is exact, the same in every repetition, and
 tells the server nothing about the key (Li and Micciancio, https://eprint.iacr.org/2020/1533, where it does).
 
-It is for a few sites that trust each other and a server that follows the protocol: one that asks sites to open a single
-row gets it.
+The server can add whatever rows it likes, so sites look before they open. Every text of a row has tags of its client,
+this sum and the text's place (``row_tags.py``): their sum is that of the announced clients only if each of them is in
+it once, with its row of this sum. Numbers that are not close to multiples of 2^-17 are not sums of rows, but multiples.
+And a site opens what more than half of the announced clients have confirmed to each other, each of them one sum of a
+round: of several such sums no client is left over (each but one would have to be in two of them, which takes more
+confirmations than there are clients).
+
+It is for a few sites that trust each other: whoever has their key opens every row.
 """
 
 from __future__ import annotations
@@ -15,6 +21,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
@@ -34,10 +41,12 @@ from fedloom.secure.ckks import (
     load_library,
     make_keys,
 )
+from fedloom.secure.row_tags import CODE, RowTags, tagged_width
 from fedloom.secure.sum_step import (
     ROWS,
     ClientHalf,
     Decoded,
+    Opening,
     RefusedMessage,
     ServerHalf,
     ServerKeys,
@@ -56,10 +65,13 @@ STEP = 2.0**-17
 """The distance of two numbers; far above the noise of the encryption."""
 LIMB, LIMBS = 12, 5
 """A weight has this many parts of this many bits, so that their sums stay small."""
-HEAD = LIMBS + 2
-"""Before the values: the weight's parts, one for every client, and whether the row was scaled."""
+HEAD = LIMBS + 1
+"""Before the values: the weight's parts, and whether the row was scaled."""
 MOST_SITES = 32
-"""The most sites: the sum of a weight's parts must stay below the largest sum."""
+"""The most sites: the sum of a weight's parts must stay below the largest sum. A row has a place for each of them
+before everything else, with a one at its own client's."""
+CLOSE = 1 / 8
+"""How far an opened number may be from a multiple of ``STEP``, in steps; the noise of 32 rows is at most 1/64."""
 
 
 @dataclass(frozen=True)
@@ -85,22 +97,20 @@ class CKKS(SumStep):
         largest = values.abs().amax(1, keepdim=True)
         fitting = values / (largest / limit).clamp(min=1.0)
         parts = [(weights >> LIMB * place) & ((1 << LIMB) - 1) for place in range(LIMBS)]
-        head = [*parts, torch.ones_like(weights), (largest[:, 0] > limit).long()]
+        head = [*parts, (largest[:, 0] > limit).long()]
         return torch.cat([torch.stack(head, dim=1).double(), (fitting / STEP).round() * STEP], dim=1)
 
     def decode_total(self, total: Total, session: SumSession) -> Decoded:
-        """The values and the weight; as many rows as clients must be in it."""
+        """The values and the weight."""
         head = total.row[:HEAD].round().long().tolist()
-        if head[LIMBS] != len(total.ids):
-            raise Abandoned(f"the opened sum has the rows of {head[LIMBS]} clients instead of {len(total.ids)}")
         return Decoded(total.row[HEAD:], sum(part << LIMB * place for place, part in enumerate(head[:LIMBS])), head[-1])
 
     def hidden_form(self, dtype: torch.dtype, shape: tuple[int, ...]) -> tuple[torch.dtype, tuple[int, ...]]:
         """Encrypted rows are bytes."""
-        return torch.uint8, (shape[0], encrypted_bytes(shape[1]))
+        return torch.uint8, (shape[0], encrypted_bytes(tagged_width(MOST_SITES + shape[1], SLOTS)))
 
     def server_half(self, session: SumSession, keys: ServerKeys) -> ServerHalf:
-        """Two phases: encrypted rows, and the opened sum."""
+        """Three phases: encrypted rows, who is in the sum, and the opened sum."""
         answers = yield SumPhase(ROWS, {client: {} for client in session.ids})
         adder: CkksAdder | None = None
         added: list[int] = []
@@ -114,13 +124,24 @@ class CKKS(SumStep):
             added.append(client)
         if adder is None or len(added) < self.least:
             raise Abandoned(f"{len(added)} clients sent their rows, and a homomorphic sum needs {self.least}")
-        total = torch.from_numpy(adder.total())
-        answers = yield SumPhase("open", {client: {"total": total} for client in added})
-        return Total(_majority_row(answers, len(total), self.least), tuple(sorted(added)))
+        added.sort()
+        told = {"total": torch.from_numpy(adder.total()), "clients": torch.tensor(added)}
+        answers = yield SumPhase("confirm", dict.fromkeys(added, told))
+        codes = {client: answer["code"] for client, answer in answers.items() if _is_code(answer.get("code"))}
+        if not codes:
+            raise Abandoned("no client has confirmed a homomorphic sum")
+        who = sorted(codes)
+        confirmed = {"confirmed": torch.tensor(who), "codes": torch.cat([codes[client] for client in who])}
+        answers = yield SumPhase("open", dict.fromkeys(who, confirmed))
+        opened = _majority_row(answers, len(told["total"]), self.least)
+        members = _members(opened, session)
+        if members != tuple(added):
+            raise Abandoned(f"the opened sum is not of each of its {len(added)} clients once")
+        return Total(opened[MOST_SITES:], members)
 
     def client_half(self, session: SumSession, client: int, keys: SumKeys) -> ClientHalf:
         """A client's half: it encrypts its row and opens the sum."""
-        return EncryptedHalf(CkksSite(keys.secret, max(self.least, len(session.ids))))
+        return EncryptedHalf(CkksSite(keys.secret, max(self.least, len(session.ids))), session, client, keys.secret)
 
     def make_shared_secret(self) -> tuple[bytes, bytes] | None:
         """A key for all clients, and what the server needs to add."""
@@ -132,24 +153,94 @@ class EncryptedHalf:
 
     Args:
         site: The client's key.
+        session: What is known of the sum.
+        secret: What all clients share, and the server does not have.
     """
 
-    def __init__(self, site: CkksSite) -> None:
-        self.site, self.width, self.opening = site, 0, b""
+    def __init__(self, site: CkksSite, session: SumSession, client: int, secret: bytes) -> None:
+        self.site, self.session, self.client = site, session, client
+        self.tags, self.width = RowTags.of(secret, session), 0
+        self.opening: Opening | None = None
+        self.opened: Tensor | None = None
 
     def answer(self, phase: str, got: Mapping[str, Tensor], row: Tensor | None) -> dict[str, Tensor]:
-        """The client's row, encrypted; then the sum, opened once."""
+        """The client's row, encrypted; that it agrees with the sum; then the sum, opened once."""
         if phase == ROWS and row is not None:
-            self.width = len(row)
-            return {"row": torch.from_numpy(self.site.encrypt(row))}
-        if phase != "open" or not self.width or "total" not in got:
-            raise RefusedMessage("a homomorphic sum is opened once, after the client has sent its row.")
-        opened, self.width = self.site.decrypt(got["total"].numpy(), self.width), 0
-        exact = (opened / STEP).round() * STEP
-        if float(exact[LIMBS]) < CKKS.least:
-            raise RefusedMessage(f"this is the sum of {int(exact[LIMBS])} clients, which says too much about one.")
-        self.opening = exact.numpy().tobytes()
-        return {"row": exact}
+            places = torch.zeros(MOST_SITES, dtype=row.dtype)
+            places[sorted(self.session.ids).index(self.client)] = 1
+            self.width = MOST_SITES + len(row)
+            tagged = self.tags.add(torch.cat([places, row]), SLOTS, STEP, self.client)
+            return {"row": torch.from_numpy(self.site.encrypt(tagged))}
+        if phase == "confirm" and self.width:
+            width, self.width = self.width, 0
+            clients, opened = self._open(got, width)
+            self.opening, self.opened = Opening(clients, opened.numpy().tobytes()), opened
+            return {"code": _code(self.tags.confirmation(self.opening, self.client))}
+        if phase == "open" and self.opening is not None and self.opened is not None:
+            opened, self.opened = self.opened, None
+            self._check_confirmed(got, self.opening)
+            return {"row": opened}
+        raise RefusedMessage("a homomorphic sum is opened once, after the client has sent its row and confirmed it.")
+
+    def _open(self, got: Mapping[str, Tensor], width: int) -> tuple[tuple[int, ...], Tensor]:
+        """The clients of a sum, and the sum; it is refused unless each of them is in it once."""
+        named = _numbers(got, "clients")
+        if named != tuple(sorted(set(named))) or self.client not in named or not {*named} <= {*self.session.ids}:
+            raise RefusedMessage("the clients of a homomorphic sum are not an ascending list of those that were asked.")
+        if len(named) < CKKS.least:
+            raise RefusedMessage(f"this is the sum of {len(named)} clients, which says too much about one.")
+        if "total" not in got:
+            raise RefusedMessage("a homomorphic sum is missing.")
+        found = self.site.decrypt(got["total"].numpy(), tagged_width(width, SLOTS)) / STEP
+        steps = found.round()
+        if bool(((found - steps).abs() > CLOSE).any()):
+            raise RefusedMessage("a homomorphic sum has numbers that no sum of rows has.")
+        values = self.tags.remove(steps, SLOTS, named)
+        if values is None or _members(values[:MOST_SITES] * STEP, self.session) != named:
+            raise RefusedMessage(f"this is not the sum of each of the {len(named)} announced clients once.")
+        return named, values[:width] * STEP + 0.0
+
+    def _check_confirmed(self, got: Mapping[str, Tensor], opening: Opening) -> None:
+        """Refuse to open what not more than half of the clients in it have confirmed."""
+        confirmed, codes = _numbers(got, "confirmed"), got.get("codes")
+        if not _is_code(codes, len(confirmed)):
+            raise RefusedMessage("the confirmations of a homomorphic sum are missing.")
+        known = {*opening.clients} & {
+            client
+            for place, client in enumerate(confirmed)
+            if torch.equal(codes[CODE * place :][:CODE], _code(self.tags.confirmation(opening, client)))
+        }
+        if 2 * len(known) <= len(opening.clients):
+            raise RefusedMessage(
+                f"{len(known)} of {len(opening.clients)} clients have confirmed a homomorphic sum, and more than half "
+                "must."
+            )
+
+
+def _members(opened: Tensor, session: SumSession) -> tuple[int, ...] | None:
+    """The clients of a sum by the ones at their places; None if one is in it more or less than once."""
+    places = opened[:MOST_SITES].tolist()
+    ids = sorted(session.ids)
+    if any(one not in (0, 1) for one in places) or any(places[len(ids) :]):
+        return None
+    return tuple(client for client, one in zip(ids, places, strict=False) if one)
+
+
+def _numbers(got: Mapping[str, Tensor], name: str) -> tuple[int, ...]:
+    """Whole numbers that the server sent."""
+    tensor = got.get(name)
+    if tensor is None or tensor.dtype != torch.int64 or tensor.dim() != 1:
+        raise RefusedMessage(f"{name} of a homomorphic sum are missing.")
+    return tuple(tensor.tolist())
+
+
+def _code(text: bytes) -> Tensor:
+    return torch.tensor(list(text), dtype=torch.uint8)
+
+
+def _is_code(tensor: Tensor | None, number: int = 1) -> TypeGuard[Tensor]:
+    """Whether a tensor is some codes, one behind the other."""
+    return tensor is not None and tensor.dtype == torch.uint8 and tensor.shape == (CODE * number,)
 
 
 def _rows(answers: Answers, dtype: torch.dtype) -> dict[int, Tensor]:
@@ -176,7 +267,9 @@ def _majority_row(answers: Answers, encrypted: int, least: int) -> Tensor:
     rows = [
         row + 0.0  # no zero has a sign
         for row in _rows(answers, torch.float64).values()
-        if len(row) >= HEAD and encrypted_bytes(len(row)) == encrypted and bool(row.isfinite().all())
+        if len(row) >= MOST_SITES + HEAD
+        and encrypted_bytes(tagged_width(len(row), SLOTS)) == encrypted
+        and bool(row.isfinite().all())
     ]
     texts = [row.numpy().tobytes() for row in rows]
     for text, number in Counter(texts).most_common(1):

@@ -54,11 +54,15 @@ class NeighbourPlan:
 def count_of(share: float, clients: int) -> int:
     """The most clients that a share of them means.
 
+    A share is what people write with three decimals: 0.333 of three is one, and 0.333 of 30 is ten. Where clients are
+    many, a part of a client that was rounded away does not matter.
+
     Args:
         share: From 0 to below 1.
         clients: How many there are.
     """
-    return math.floor(share * clients + 1e-9)
+    rounded_away = min(5e-4 * clients, 0.1)
+    return math.floor(share * clients + rounded_away + 1e-9)
 
 
 @lru_cache(maxsize=256)

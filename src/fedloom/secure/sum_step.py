@@ -131,11 +131,24 @@ class ServerKeys:
     public: bytes = b""
 
 
+@dataclass(frozen=True)
+class Opening:
+    """What the server learns of a sum, once a client has done its last part.
+
+    Args:
+        clients: The clients whose rows are in the sum, ascending.
+        total: The sum itself, where a client sees it.
+    """
+
+    clients: tuple[int, ...]
+    total: bytes = b""
+
+
 class ClientHalf(Protocol):
     """A client's half of one sum."""
 
-    opening: bytes
-    """What the server learns if the client continues: whose sum, or which. Empty while that is open."""
+    opening: Opening | None
+    """What the server learns if this answer is sent; None before the last phase."""
 
     def answer(self, phase: str, got: Mapping[str, Tensor], row: Tensor | None) -> dict[str, Tensor]:
         """What the client answers in a phase; a ``FedloomError`` says why it does not.
@@ -163,6 +176,8 @@ class SumStep(ChannelStep):
         Fact.ADDABLE: "adds rows as they are",
         Fact.SAME_START: "adds changes of one model, of which all clients start from the same bytes: leave out one of "
         "the two",
+        Fact.BLIND_DRAW: "hides what single clients have, and does not hide what a selector asks them: use selection "
+        "random or poisson",
     }
     least: ClassVar[int] = 2
     """The fewest clients in any sum: the sum of one is its row."""

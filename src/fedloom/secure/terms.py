@@ -55,6 +55,11 @@ class SumTerms:
         """The fewest clients whose sum may be opened."""
         return len(self.invited) - count_of(self.dropouts, len(self.invited))
 
+    @property
+    def fewest_honest(self) -> int:
+        """The fewest clients in an opened sum that do not help the server."""
+        return self.quorum - count_of(self.colluders, len(self.invited))
+
     @cached_property
     def about(self) -> bytes:
         """The digest of the terms."""

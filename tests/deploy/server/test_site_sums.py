@@ -14,7 +14,6 @@ import torch
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.protocol.sum_requests import MOST, PHASE
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
-from fedloom.deploy.site.openings import Openings
 from fedloom.secure.secure_sum import SecureSum
 from fedloom.secure.sum_step import SumSession
 from support.local_transport import Local, Plan, Sent, change_answer, quick, simulate
@@ -26,6 +25,11 @@ ALL, BUT_SOUTH, SOUTH, WEST = [0, 1, 2], [0, 2], 1, 2
 @cache
 def plan(spec: str = "fedavg", step: str = "securesum") -> Plan:
     return Plan.of(spec, channel=[{"name": step}])
+
+
+@cache
+def third() -> Plan:
+    return Plan.of("fedavg", channel=[{"name": "securesum", "dropouts": 0.333}])
 
 
 def certified(made: Plan, folder: Path, **settings: Any) -> Local:
@@ -105,6 +109,17 @@ def test_a_site_that_drops_out_after_its_row_is_in_the_sum(tmp_path, phase):
     assert torch.equal(history.row, simulate(plan()).row)
 
 
+@pytest.mark.parametrize("phase", ["advertise", "share", "rows", "confirm", "reveal"])
+def test_a_third_of_three_sites_is_one_at_any_phase(tmp_path, phase):
+    made = third()
+    local = certified(made, tmp_path, retries=0)
+    silence(local, phase, SOUTH)
+    history = local.play()
+    before = phase in ("advertise", "share", "rows")  # later its row is in the sum
+    assert history.records[1]["selected"] == (BUT_SOUTH if before else ALL)
+    assert torch.allclose(history.row, simulate(made, {2: BUT_SOUTH} if before else {}).row, atol=1e-4)
+
+
 @pytest.mark.parametrize("phase", ["advertise", "rows", "reveal"])
 def test_with_one_dropout_too_many_the_round_is_given_up_and_the_next_try_works(tmp_path, phase):
     local = certified(plan(), tmp_path, retries=0)
@@ -162,20 +177,12 @@ def test_sites_that_were_told_different_weights_or_models_do_not_add_up(tmp_path
             local.play()
 
 
-def test_a_round_is_opened_once_whoever_asks_for_another_sum_of_it(tmp_path):
+def test_each_round_of_a_run_is_opened_once(tmp_path):
     local = certified(plan(), tmp_path)
     local.play()
     opened = json.loads((tmp_path / "north" / "opened.json").read_text())
-    assert len(opened) == 2 * 3
-    session = SumSession(local.sites[0].count.run, 2, 0, (0, 2), 500, b"another model")
-    openings = Openings.read(tmp_path / "north")
-    with pytest.raises(FedloomError, match="a sum of round 2 be opened with other sites"):
-        openings.admit(session, b"survivors")
-    openings.admit(replace(session, round=4), b"survivors")  # a later round
-    with pytest.raises(FedloomError, match="of round 4"):  # the same model in another run
-        openings.admit(replace(session, run="another", round=4), b"other survivors")
-    openings.admit(replace(session, run="another", round=4), b"survivors")
-    assert len(Openings.read(tmp_path / "north").opened) == 6 + 3
+    assert sorted(opened) == [f"{plan().blueprint.plan_digest} {number}/0" for number in (1, 2, 3)]
+    assert all(one["clients"] for one in opened.values())
 
 
 def test_a_site_that_lies_about_its_weight_costs_the_round_and_not_the_model(tmp_path):

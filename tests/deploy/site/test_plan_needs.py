@@ -58,13 +58,9 @@ def test_the_shared_model_is_scored_by_the_evaluator() -> None:
     assert evaluator.forbids(request("global", 4))
 
 
-@pytest.mark.parametrize(("spec", "most"), [("fedavg", 1), ("scaffold", 1), ("fedseq", 16)])
-def test_a_site_works_once_in_a_round_of_one_wave(spec: str, most: int) -> None:
-    needs = needs_of(spec)
-    assert not needs.forbids(request("update", 1))
-    assert bool(needs.forbids(request("update", 1, turn=1))) == (most == 1)
-    assert not needs.forbids(request("update", 0, turn=1))  # a prelude has waves of its own
-    assert needs.forbids(request("score", 3, turn=1))
+def test_what_is_not_training_is_asked_for_once_in_a_round() -> None:
+    assert not needs_of().forbids(request("update", 1, turn=1))  # the method's turns bound that (``RequestCount``)
+    assert needs_of().forbids(request("score", 3, turn=1))
 
 
 def ask(site: SiteProcess, kind: str, number: int, value: float, **header: Any) -> str:

@@ -9,16 +9,19 @@ from typing import Any
 import pytest
 import torch
 
+import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.protocol.wire import SiteRequest
-from fedloom.deploy.settings import PolicySettings
+from fedloom.deploy.settings import PolicySettings, SiteSettings
 from fedloom.deploy.site.policy import Policy, Refused
 from fedloom.deploy.site.request_count import FILE, RequestCount
 from fedloom.methods.fedavg import FedAvg
-from support.local_transport import Local, Plan, quick
+from support.local_transport import Local, Plan, blueprint, quick
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
 ROUNDS = 3
+SITE = SiteSettings(name="north", client=0)
+SPECS = ("fedavg", "fedseq:passes=3,grouping=random")
 
 
 def policy_of(**settings: Any) -> Policy:
@@ -75,7 +78,7 @@ def test_a_ticket_is_no_way_around_the_counts(tmp_path):
     site.ask("update", 1, ticket="a", value=1.0)
     assert site.ask("update", 1, ticket="a", value=1.0)
     for number, turn, value in ((1, 0, 2.0), (1, 1, 1.0), (2, 0, 1.0)):
-        with pytest.raises(Refused, match=r"no more|are allowed"):
+        with pytest.raises(Refused, match=r"no more|the limit is 1"):
             site.ask("update", number, turn, ticket="a", value=value)
 
 
@@ -106,8 +109,16 @@ def test_turns_of_one_round_are_bounded_and_are_no_repetitions(tmp_path):
     for number in (1, 2):
         for turn in range(3):
             assert site.ask("update", number, turn)
-    with pytest.raises(Refused, match="asked 4 times in one round, and 3 are allowed"):
+    with pytest.raises(Refused, match="asked 4 times in one round, and the limit is 3"):
         site.ask("update", 3, 3)
+
+
+def test_not_set_a_method_is_asked_for_as_many_turns_as_it_declares(tmp_path):
+    with pytest.raises(Refused, match="asked 2 times in one round, and the limit is 1"):
+        Site(tmp_path).ask("update", 1, 1)
+    policies = [Policy.of(SITE, made, made.runtime(made.server_task({}))) for made in map(blueprint, SPECS)]
+    assert [policy.turns for policy in policies] == [1, 3]
+    assert fl.FedHybridAvgLG(threshold="auto", probe_rounds=20).turns == 21  # before the first round
 
 
 def test_the_final_model_is_saved_once_and_nobody_replaces_it(tmp_path):

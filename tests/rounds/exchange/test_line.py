@@ -41,6 +41,8 @@ WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}
 class Relay(fl.Algorithm):
     """Everybody trains, then client 0 trains on from everybody's mean, which client 1 hands to it."""
 
+    turns = 2
+
     turn: int = 1
 
     def client_update(self, cohort: fl.Cohort, message: fl.Message) -> fl.Reply:

@@ -52,7 +52,7 @@ SITE_NOTES = {
     "rounds": "The most rounds, counted here, over all new runs too (not set: as many as each run has).",
     "new_runs": "In how many new runs of the same plan this site takes part (the operator begins one with run --new).",
     "repeats": "How often a round may be asked for again (not set: as often as the run has rounds, or 20 times).",
-    "turns": "How often this site may be asked to train within one round.",
+    "turns": "How often this site may be asked to train within one round (not set: as often as the method declares).",
     "updates": "Whether what this site trains may leave.",
     "evaluation": "Whether scores of models on this site's data may leave.",
     "model": "Whether the model that this site predicts with may leave (cross_site of the server needs it everywhere).",
@@ -74,6 +74,7 @@ _UNSET = {
     "methods": '["fedavg", "fedprox"]',
     "rounds": "100",
     "repeats": "5",
+    "turns": "1",
     "tensors": '{ scaffold = ["change"] }',
     "channel": '[{ name = "topk", most = { fraction = 0.1 } }]',
 }

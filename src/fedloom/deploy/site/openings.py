@@ -1,36 +1,64 @@
-"""The sums that a site has let the server open, on the site's disk: of one round at most one, over all restarts.
+"""The sums that a site has let the server open, on the site's disk: at most one per turn of a round, over all restarts.
 
-A server that plays a round twice with other sites could subtract one sum from the other. So a round is opened again
-only as it was: the same clients, the same model, the same survivors. That is what a server does that was killed before
-it had saved the round. The same model in the same round of another run counts as the same round.
+Two sums that differ in one site tell what this site sent, whatever the server calls them. So
+
+- of a round and a turn the site sends rows for one model and from one state of its own only: a server that changes a
+  bit of the model, or names another state, gets nothing;
+- such a turn is opened once, by the same clients and survivors to the same sum. A server that was killed before it had
+  saved the round asks for that very sum again;
+- one model is opened with the same clients and survivors only, whatever the round, the turn or the run is called.
+
+The rounds of a new run of the same plan are the same rounds: it may repeat what was opened, to the same model. Where
+sums have noise, each is paid for out of the site's budget, and the rounds of another run are others.
+
+What a site cannot see is whether the model of the next round is what the server made of the sum before.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.site.policy import Refused
+from fedloom.deploy.site.request_count import plan_of
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.json_text import parse_json
-from fedloom.secure.sum_step import SumSession
+from fedloom.secure.sum_step import Opening, SumSession
 
 FILE = "opened.json"
+OTHER_PLAN = "a new run of the same plan may only repeat its sums: for other sites or models make a new plan"
+
+
+@dataclass(frozen=True)
+class TurnSum:
+    """What the site gave for one turn of a round.
+
+    Args:
+        model: The digest of the model that it trained.
+        state: The digest of what it had kept before.
+        clients: The digest of the clients that were asked and of those in the sum; empty while nothing was opened.
+        total: The digest of what else tells this sum from others of the same clients.
+    """
+
+    model: str
+    state: str
+    clients: str = ""
+    total: str = ""
 
 
 @dataclass
 class Openings:
-    """What was opened in which round.
+    """What was opened in which turn of which round.
 
     Args:
-        opened: The digest of what was opened, by a round of a run and by a round and the model that it began with.
+        turns: What the site gave, by plan, round and turn.
     """
 
     path: Path
-    opened: dict[str, str]
+    turns: dict[str, TurnSum]
 
     @staticmethod
     def read(folder: Path) -> Openings:
@@ -43,30 +71,68 @@ class Openings:
         if not path.exists():
             return Openings(path, {})
         try:
-            return Openings(path, {str(place): str(what) for place, what in parse_json(path.read_bytes()).items()})
+            found = {str(place): TurnSum(**one) for place, one in parse_json(path.read_bytes()).items()}
+            if not all(isinstance(text, str) for one in found.values() for text in asdict(one).values()):
+                raise ValueError("not what was written")
         except (ValueError, TypeError, AttributeError):
             raise FedloomError(
                 f"{path} is damaged, so it is not known which sums this site has let the server open: restore it."
             ) from None
+        return Openings(path, found)
 
-    def admit(self, session: SumSession, opening: bytes) -> None:
-        """Let a sum be opened, and note it before it is; another one of the same round is refused.
+    def admit_row(self, session: SumSession, state: bytes, noisy: bool) -> None:
+        """Let a row leave, and note what it was made of before it does; one made of something else is refused.
 
         Args:
             session: What is known of the sum.
-            opening: What the server learns.
+            state: The digest of what the site had kept before it trained.
+            noisy: Whether the row has noise that the site's budget pays for.
         """
-        what = _digest(repr(session.ids).encode(), str(session.most).encode(), session.message, opening)
-        turn = f"{session.round}/{session.turn}"
-        places = (f"run {session.run} {turn}", f"model {session.message.hex()} {turn}")
-        if any(self.opened.get(place, what) != what for place in places):
+        place, made = _place(session, noisy), TurnSum(session.message.hex(), state.hex())
+        known = self.turns.get(place)
+        if known is None:
+            self._write(place, made)
+        elif (known.model, known.state) != (made.model, made.state):
+            raise Refused(
+                f"in turn {session.turn} of round {session.round} it has trained another model, or from another state "
+                f"of its own, and two sums tell too much ({FILE} at the site): {OTHER_PLAN}"
+            )
+
+    def admit(self, session: SumSession, opening: Opening, noisy: bool) -> None:
+        """Let a sum be opened, and note it before it is; another one of the same round or model is refused.
+
+        Args:
+            session: What is known of the sum, for which the site has sent its row.
+            opening: What the server learns.
+            noisy: Whether the sum has noise that the site's budget pays for.
+        """
+        place = _place(session, noisy)
+        known = self.turns[place]
+        clients = _digest(repr(session.ids).encode(), repr(opening.clients).encode())
+        opened = replace(known, clients=clients, total=_digest(str(session.most).encode(), opening.total))
+        if known.clients and known != opened:
             raise Refused(
                 f"it has let a sum of round {session.round} be opened with other sites, or another model, and two of "
-                f"them tell too much: bring those sites back ({FILE} at the site says what was opened)"
+                f"them tell too much ({FILE} at the site): ask the same sites again; {OTHER_PLAN}"
             )
-        if any(place not in self.opened for place in places):
-            self.opened |= dict.fromkeys(places, what)
-            write_atomic(self.path, json.dumps(self.opened).encode())
+        others = {one.clients for one in self.turns.values() if one.model == known.model and one.clients}
+        if not noisy and others - {clients}:
+            raise Refused(
+                f"it has let a sum of the model of round {session.round} be opened with other sites, and two of them "
+                f"tell too much ({FILE} at the site): {OTHER_PLAN}"
+            )
+        if known != opened:
+            self._write(place, opened)
+
+    def _write(self, place: str, what: TurnSum) -> None:
+        turns = self.turns | {place: what}
+        write_atomic(self.path, json.dumps({key: asdict(one) for key, one in turns.items()}).encode())
+        self.turns = turns  # only after the disk has it
+
+
+def _place(session: SumSession, noisy: bool) -> str:
+    """The turn of a round, of one run where noise is paid for, and of all runs of a plan elsewhere."""
+    return f"{session.run if noisy else plan_of(session.run)} {session.round}/{session.turn}"
 
 
 def _digest(*parts: bytes) -> str:

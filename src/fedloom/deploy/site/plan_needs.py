@@ -1,8 +1,8 @@
 """What the signed plan of a run needs of a site, so that a server cannot have more measured there than that.
 
 A score says something about the samples that it was measured on, and a server that may have any number of models scored
-can learn much. The plan says when a run is scored, whether its selector asks for losses, and how often clients work in
-a round: a request beyond that is refused before anything is computed. ``RequestCount`` counts what is within it.
+can learn much. The plan says when a run is scored and whether its selector asks for losses: a request beyond that is
+refused before anything is computed. ``RequestCount`` counts what is within it, and how often clients train in a round.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ class PlanNeeds:
         eval_every: In which rounds models are scored; 0 for never.
         ends_early: Whether the method may end the run before its last round, which is scored then.
         asks: Whether the selector may look at what clients have.
-        one_wave: Whether the method asks its clients once in a round, and not in several waves.
         evaluates: Whether this may be the site that scores the shared model on its own data.
     """
 
@@ -35,7 +34,6 @@ class PlanNeeds:
     eval_every: int
     ends_early: bool
     asks: bool
-    one_wave: bool
     evaluates: bool
 
     @staticmethod
@@ -52,7 +50,6 @@ class PlanNeeds:
             eval_every=config.eval_every,
             ends_early=kind.is_finished is not Algorithm.is_finished,
             asks=Fact.BLIND_DRAW in broken_facts(config.selection, SELECTOR_PROMISES),
-            one_wave=kind.play is Algorithm.play,
             evaluates=client >= len(blueprint.sites),
         )
 
@@ -63,8 +60,7 @@ class PlanNeeds:
         kind, number = request.kind, request.round
         if kind in SCORES and not self.is_scored(number):
             return f"round {number} is not scored in this run, which is scored every {self.eval_every} rounds"
-        # the prelude of a method, before round 1, has waves of its own
-        if request.turn and (kind not in ("update", "sum") or (self.one_wave and number)):
+        if request.turn and kind not in ("update", "sum"):  # how often it trains, the method's turns say
             return f"it is asked {request.turn + 1} times in one round, and this run needs one"
         return ""
 

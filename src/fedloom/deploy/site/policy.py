@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.declarations import Declared, Model, Update
 from fedloom.core.errors import FedloomError, unknown
@@ -59,6 +60,8 @@ class Policy:
         sends: What the method declares to send.
         width: How many numbers the model has.
         private: Whether the site adds noise to what it sends: then nothing leaves that has none.
+        method_turns: How often the method asks a client within a round.
+        has_prelude: Whether the method may ask clients before the first round.
     """
 
     settings: PolicySettings
@@ -70,6 +73,8 @@ class Policy:
     run_rounds: int
     width: int
     private: bool
+    method_turns: int = 1
+    has_prelude: bool = True
 
     @staticmethod
     def of(site: SiteSettings, blueprint: Blueprint, runtime: ClientRuntime) -> Policy:
@@ -88,7 +93,9 @@ class Policy:
         for step in settings.channel or ():
             _check_step(step, runtime.steps, where)
         rounds, width, private = blueprint.config.rounds, len(blueprint.initial), blueprint.config.clients_add_noise
-        return Policy(settings, blueprint.digest, run, method, sends, runtime.steps, rounds, width, private)
+        algorithm = runtime.algorithm
+        asks = algorithm.turns, type(algorithm).prelude is not Algorithm.prelude
+        return Policy(settings, blueprint.digest, run, method, sends, runtime.steps, rounds, width, private, *asks)
 
     @property
     def rounds(self) -> int:
@@ -99,6 +106,11 @@ class Policy:
     def repeats(self) -> int:
         """How often the site may be asked again for what it has done."""
         return max(20, self.run_rounds) if self.settings.repeats is None else self.settings.repeats
+
+    @property
+    def turns(self) -> int:
+        """How often the site may be asked to train within a round: what the signed plan's method needs, and no more."""
+        return self.method_turns if self.settings.turns is None else self.settings.turns
 
     @property
     def sums(self) -> list[str]:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 import fedloom
 from fedloom.core.errors import FedloomError
-from fedloom.core.kept_rows import KeptRows
+from fedloom.core.kept_rows import KeptRows, pack_kept
 from fedloom.core.message import Message, message_digest
 from fedloom.core.model.adapted_model import model_row
 from fedloom.deploy import audit_log
@@ -276,7 +276,8 @@ class SiteProcess:
             if bool(result.pop(f"reply/{LOST}")):
                 raise FedloomError("its update is not finite")
             self.privacy.spend(int(result["steps"]))
-            hidden = self._sums.answer(session, phase, got, result[f"reply/{SUM}"][0])
+            state_before = message_digest(pack_kept(kept))
+            hidden = self._sums.answer(session, phase, got, result[f"reply/{SUM}"][0], state_before)
             result |= {f"reply/{SUM}": hidden["row"][None]}
         if state := kept | stays:
             self.states.write(request.ticket, state)

@@ -110,6 +110,8 @@ class RequestCount:
     def _admit(self, request: SiteRequest, tensors: Mapping[str, Tensor], policy: Policy) -> bool:
         if request.round > policy.run_rounds:
             raise Refused(f"round {request.round} is beyond the {policy.run_rounds} rounds of the run")
+        if request.kind == "update" and request.round == 0 and not policy.has_prelude:
+            raise Refused("the method of the run asks sites to train in its rounds only, and not before the first one")
         if request.kind == "finish":
             return self._is_new_final(request, tensors)
         if request.kind in TRAINING and self.finished >= policy.rounds:
@@ -139,8 +141,8 @@ class RequestCount:
         if asked == seen.last:  # the same request to the last byte, after a restart of this site: the same answer
             return
         is_new = (request.round, request.turn) > (seen.round, seen.turn)
-        if request.turn >= policy.settings.turns:
-            raise Refused(f"it is asked {request.turn + 1} times in one round, and {policy.settings.turns} are allowed")
+        if request.turn >= policy.turns:
+            raise Refused(f"it is asked {request.turn + 1} times in one round, and the limit is {policy.turns}")
         if is_new and request.round > seen.round:
             most = policy.settings.rounds
             is_over = most is not None and self.earlier.get(request.kind, 0) + seen.rounds >= most

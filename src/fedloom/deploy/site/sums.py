@@ -30,7 +30,12 @@ class SiteSums:
         self.half: ClientHalf | None = None
 
     def answer(
-        self, session: SumSession, phase: str, got: Mapping[str, Tensor], row: Tensor | None = None
+        self,
+        session: SumSession,
+        phase: str,
+        got: Mapping[str, Tensor],
+        row: Tensor | None = None,
+        state: bytes = b"",
     ) -> dict[str, Tensor]:
         """What the site answers in a phase.
 
@@ -38,6 +43,7 @@ class SiteSums:
             session: What the server says of the sum.
             got: What the server's half sent.
             row: The site's coded row, in the phase in which it trains.
+            state: The digest of what the site had kept before it trained.
         """
         if self.client not in session.ids:
             raise RejectedMessage("it belongs to a sum without this site")
@@ -48,7 +54,10 @@ class SiteSums:
             self.session, self.half = session, self.step.client_half(session, self.client, self.keys)
         if self.half is None or session != self.session:
             raise FedloomError("the site knows nothing of this sum (it was restarted, or another sum has begun)")
+        noisy = self.step.covers_replies
+        if phase == ROWS:
+            self.openings.admit_row(session, state, noisy)
         answer = self.half.answer(phase, got, row)
-        if self.half.opening:
-            self.openings.admit(session, self.half.opening)
+        if self.half.opening is not None:
+            self.openings.admit(session, self.half.opening, noisy)
         return answer

@@ -36,6 +36,7 @@ class CommunalDistillation(Algorithm):
     receives: ClassVar[Declared] = {"outputs": Statistic("mean outputs of all sites' models for the communal samples")}
     sends: ClassVar[Declared] = {"outputs": Statistic("its model's outputs for the communal samples", coded=True)}
     keeps: ClassVar[Kept] = {"row": "the site's own model"}
+    turns: ClassVar[int] = 2
 
     def check(self, task: Task, work: LocalWork) -> None:
         require_communal(type(self).__name__.lower(), task)

@@ -92,6 +92,10 @@ class FedGala(FedAvgExit):
     first_tolerance: NonNegative = 1e-3
     augment: Literal["anchors", "own", "none"] = "anchors"
 
+    @property
+    def turns(self) -> int:  # type: ignore[override]  # training; then hashes, embeddings and edges, once in the run
+        return {"none": 1, "own": 3, "anchors": 4}[self.augment]
+
     def check(self, task: Task, work: LocalWork) -> None:
         if work.batch_size:
             raise FedloomError(

@@ -127,6 +127,10 @@ class FedSeq(Algorithm):
         return SENT if self.forms_chains_without_data else {**SENT, "pretrained": PRETRAINED}
 
     @property
+    def turns(self) -> int:  # type: ignore[override]
+        return self.passes
+
+    @property
     def grants(self) -> Collection[Fact]:  # type: ignore[override]  # what the inner method promises of the ends of chains
         promises = {Fact.ONLY_TRAINING} | ({Fact.ONLY_MEANS} if self.forms_chains_without_data else set())
         known = {Fact.KNOWN_UNITS} if self.chains else set[Fact]()
