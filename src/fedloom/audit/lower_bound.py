@@ -9,7 +9,6 @@ Private Machine Learning, NeurIPS 2020, https://arxiv.org/abs/2006.07709.
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -31,23 +30,31 @@ def epsilon_lower_bound(there: Scores, without: Scores, delta: float, confidence
         confidence: The probability with which the bound holds.
     """
     choose, judge = slice(None, None, 2), slice(1, None, 2)
-    first, second = (there[choose], without[choose]), (there[judge], without[judge])
-    # Each side of a threshold is a guess of its own: "in" above it, or "out" below it.
-    guesses = [(threshold, sign) for threshold in np.quantile(np.concatenate(first), SHARES) for sign in (1, -1)]
-    best = max(guesses, key=lambda guess: _bound(*first, guess[0], guess[1], delta, confidence))
-    return max(0.0, _bound(*second, best[0], best[1], delta, confidence))
+    thresholds = np.quantile(np.concatenate([there[choose], without[choose]]), SHARES)
+    bounds = _bounds(there[choose], without[choose], thresholds, delta, confidence)
+    guess, place = np.unravel_index(np.argmax(bounds), bounds.shape)
+    found = _bounds(there[judge], without[judge], thresholds[place : place + 1], delta, confidence)
+    return max(0.0, float(found[guess, 0]))
 
 
-def _bound(there: Scores, without: Scores, threshold: float, sign: int, delta: float, confidence: float) -> float:
-    right, wrong = _rates(there, without, threshold, sign)
+def _bounds(there: Scores, without: Scores, thresholds: Scores, delta: float, confidence: float) -> Scores:
+    """A bound for each threshold and both guesses: "in" above it, and "out" below it."""
+    above_in, above_out = (
+        np.array([(scores > threshold).sum() for threshold in thresholds], dtype=np.float64)
+        for scores in (there, without)
+    )
+    return np.stack(
+        [
+            _bound(above_in, len(there), above_out, len(without), delta, confidence),
+            _bound(len(without) - above_out, len(without), len(there) - above_in, len(there), delta, confidence),
+        ]
+    )
+
+
+def _bound(right: Scores, of: int, wrong: Scores, of_wrong: int, delta: float, confidence: float) -> Scores:
+    """The logarithm of the least rate of right guesses, less delta, over the largest rate of wrong ones."""
     half = (1 - confidence) / 2  # two bounds hold together
-    least = float(beta.ppf(half, right, len(there) - right + 1)) if right else 0.0
-    most = float(beta.ppf(1 - half, wrong + 1, len(without) - wrong)) if wrong < len(without) else 1.0
-    return math.log((least - delta) / most) if least > delta else 0.0
-
-
-def _rates(there: Scores, without: Scores, threshold: float, sign: int) -> tuple[int, int]:
-    """How often a guess is right, and how often it is wrong: "in" above the threshold, or "out" below it."""
-    if sign > 0:
-        return int((there > threshold).sum()), int((without > threshold).sum())
-    return int((without <= threshold).sum()), int((there <= threshold).sum())
+    with np.errstate(divide="ignore", invalid="ignore"):
+        least = np.where(right > 0, beta.ppf(half, right, of - right + 1), 0.0)
+        most = np.where(wrong < of_wrong, beta.ppf(1 - half, wrong + 1, of_wrong - wrong), 1.0)
+        return np.where(least > delta, np.log((least - delta) / most), 0.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fedloom.audit.lower_bound import epsilon_lower_bound
+from fedloom.audit.lower_bound import CONFIDENCE, epsilon_lower_bound
 from fedloom.audit.privacy_cases import DELTA, AuditCase
 
 
@@ -16,7 +16,7 @@ class AuditRow:
     Args:
         mechanism: What was played, in words.
         stated: The epsilon that its runs state.
-        lower_bound: What it is at least, with a confidence of 95 %.
+        lower_bound: What it is at least, with some confidence.
         trials: How often each neighbour was played.
         neighbour: What the canary is in the other of two neighbours.
     """
@@ -33,15 +33,16 @@ class AuditRow:
         return self.lower_bound <= self.stated
 
 
-def audit_case(case: AuditCase, trials: int) -> AuditRow:
+def audit_case(case: AuditCase, trials: int, confidence: float = CONFIDENCE) -> AuditRow:
     """Play both neighbours of a mechanism.
 
     Args:
         trials: How often each neighbour is played.
+        confidence: The probability with which the bound holds.
     """
     there, stated = case.play("in", trials)
     without, _ = case.play(case.neighbour, trials)
-    bound = epsilon_lower_bound(there, without, DELTA)
+    bound = epsilon_lower_bound(there, without, DELTA, confidence)
     return AuditRow(case.name, stated, bound, trials, case.neighbour)
 
 
