@@ -67,6 +67,8 @@ class Explanation:
     header: int
     cross_site: bool = False
     evaluator: str | None = None
+    limits: tuple[str, ...] = ()
+    """What the server's settings limit, a sentence each; empty where they are not known."""
 
     def of(self, number: int, *what: str) -> list[Exchange]:
         """The exchanges of a round."""

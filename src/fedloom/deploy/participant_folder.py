@@ -26,6 +26,8 @@ NUMBER = "number.json"
 """In the run's folder: the number that tells the run from others of the same plan."""
 SITES = "sites.json"
 """In the run's folder: the names of its training sites."""
+CLAIM = "claim"
+"""What a record's remark is about that says how many of a site's samples count."""
 
 Role = Literal["server", "site"]
 

@@ -71,8 +71,8 @@ class ServerSettings(Settings):
     """How many times as large as usual a change of weights counts; what is larger is scaled down."""
     clip_against: float = Field(default=AGAINST, gt=1)
     """How many times the usual size a change of weights counts that points against the other sites."""
-    max_share: float = Field(default=0.5, gt=0, le=1)
-    """The largest share of all training samples that one of three or more sites may count with."""
+    max_share: float = Field(default=1.0, gt=0, le=1)
+    """The largest share of all training samples that one of three or more sites may count with; 1 for any."""
     sizes: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     """The most training samples that some sites count with, by name: what the operator knows of them. Such a site's
     claim is believed up to there, however large."""

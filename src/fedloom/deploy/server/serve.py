@@ -162,10 +162,10 @@ def _settings_of_run(folder: Path, made: Blueprint) -> ServerSettings:
 def prepare_deployed_run(blueprint: Blueprint, roster: Roster, settings: ServerSettings) -> Prepared:
     """The run over the server's task, which has sizes and no data; sites that join later change the sizes."""
     config = blueprint.config.model_copy(update={"checkpoint_every": 1})
-    task = blueprint.server_task(roster.counted)
+    task = blueprint.server_task(roster.sizes)
 
     def update_sizes() -> None:
-        federation, new = task.federation, blueprint.server_task(roster.counted).federation
+        federation, new = task.federation, blueprint.server_task(roster.sizes).federation
         for part in ("train", "valid", "test", "counted", "global_test"):
             object.__setattr__(federation, part, getattr(new, part))
         if settings.evaluator is not None:  # the shared model is evaluated on all samples of the evaluator
@@ -182,6 +182,7 @@ def prepare_deployed_run(blueprint: Blueprint, roster: Roster, settings: ServerS
         retries=settings.retries,
         screen=RelativeBounds(settings.max_ratio, ChangeClip(settings.clip_ratio, settings.clip_against)),
         present=roster.present,
+        sample_limits=lambda: {client: limit.most for client, limit in roster.limits.items()},
     )
 
     def on_join() -> None:
