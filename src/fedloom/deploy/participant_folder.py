@@ -8,8 +8,9 @@ from typing import Any, Literal
 from fedloom.core.errors import FedloomError
 from fedloom.files.json_text import parse_json
 from fedloom.files.regular_file import read_regular
+from fedloom.files.resume_command import SERVER_SETTINGS
 
-SERVER_FILE, SITE_FILE, SIGNATURE_FILE = "deploy.toml", "site.toml", "signature.json"
+SERVER_FILE, SITE_FILE, SIGNATURE_FILE = SERVER_SETTINGS, "site.toml", "signature.json"
 KEYS = "keys"
 """The folder of the sites' public keys and certificates, in the server's folder."""
 RUN = "run"

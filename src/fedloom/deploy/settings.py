@@ -18,7 +18,8 @@ from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
 from fedloom.files.formats import PARTICIPANT
 from fedloom.registry.validation import read_toml, validate
 from fedloom.rounds.largest_ratio import AGAINST, CLIPPED, FACTOR
-from fedloom.runs.folder.old_folders import is_of_this_version, writer_version
+from fedloom.runs.folder.old_folders import is_of_this_version
+from fedloom.runs.folder.writer_version import writer_version
 
 OPENED, READY = "site: open", "site: ready"
 """Output of a site's process: when its data are read and checked, and when it has reached its SuperNode."""

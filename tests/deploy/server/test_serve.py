@@ -27,6 +27,7 @@ from fedloom.deploy.settings import PolicySettings, ServerSettings, SiteData, Si
 from fedloom.deploy.site import request_count
 from fedloom.deploy.site.process import SiteProcess
 from fedloom.deploy.site.state import SiteState
+from fedloom.privacy.client_ledger import LocalLedger
 from fedloom.reports.left_out_sites import left_out_table
 from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.runs.results.history import History
@@ -595,3 +596,64 @@ def test_a_cut_weight_is_the_weight_of_a_site_of_that_size(weight_by, tmp_path):
     rows = torch.cat([answer["reply/row"] for answer in answers]).double()
     mean = torch.tensor(weights, dtype=torch.float64) @ rows / sum(weights)
     torch.testing.assert_close(history.row.double(), mean, rtol=1e-5, atol=1e-6)
+
+
+# -- what a server's folder says when something is wrong (faults 64, 65)
+
+
+def interrupted(tmp_path: Path) -> Local:
+    """A deployment that stopped after its first round, and whose partition has a flipped byte."""
+    local = Local(plan(), tmp_path, min_clients=3, retries=0, join_timeout=0.03)
+    (tmp_path / "deploy.toml").touch()
+    local.transport.meddle = tamper_with(0, 2, lambda _: b"")
+    with pytest.raises(FedloomError, match="round 2 was abandoned"):
+        local.play()
+    local.transport.meddle = lambda sent: sent.answer
+    path = local.run / "partition.json"
+    content = bytearray(path.read_bytes())
+    content[content.index(b"[[") + 2] ^= 1
+    path.write_bytes(content)
+    return local
+
+
+def test_a_flipped_byte_of_a_deployed_runs_partition_is_said_with_the_right_command_and_mended(tmp_path, caplog):
+    local = interrupted(tmp_path)
+    with pytest.raises(FedloomError, match=rf"partition.json was changed .*: fedloom deploy run {tmp_path} writes it"):
+        History.load(local.run)
+    local.play()
+    assert "partition.json is not what the run wrote: it is written again" in caplog.text
+    assert same(History.load(local.run), simulate(plan()))
+
+
+def test_a_flipped_byte_of_the_partition_is_said_although_it_cannot_be_written_again(tmp_path):
+    local = interrupted(tmp_path)
+    local.settings = local.settings.model_copy(update={"min_clients": 1})
+    local.transport.away.add(SOUTH)  # nothing is known of its data now
+    with pytest.raises(FedloomError, match=r"partition.json was changed .* clients have other data by now: restore it"):
+        local.play()
+
+
+def test_a_run_whose_budgets_are_spent_ends_like_any_other_and_sites_have_their_models(tmp_path):
+    pytest.importorskip("dp_accounting", reason="needs dp-accounting")
+    noise = 'name = "localnoise"\nnoise = 4.0\nclip = 0.5\n'
+    epsilon = 1.0001 * LocalLedger(4.0, 1e-5).epsilon(1, 2)
+    (tmp_path / "run.toml").write_text(
+        'rounds = 3\neval_every = 0\nexecution = "loop"\n[task]\nname = "digits"\nclients = 3\nmodel = "mlp"\n'
+        f'model_options = {{hidden = 8}}\n[method]\nname = "fedavg"\n[[channel]]\n{noise}epsilon = {epsilon!r}\n'
+    )
+    said: list[str] = []
+    made = folders.init(tmp_path / "run.toml", tmp_path / "deploy", NAMES, rehearsal=True, say=said.append)
+    assert "localnoise lasts for 2 of 3 rounds" in said[0]
+    server = made[0]
+    settings = load_server(server).model_copy(update={"join_timeout": 0.1, "deadline": 2.0, "retries": 0})
+    (server / "deploy.toml").write_bytes(to_toml(settings))
+    sites = [SiteProcess.open(folder) for folder in made[1:]]
+    transport = LocalTransport({client: site.answer for client, site in enumerate(sites)})
+    transport.keys = {client: public_key(server / "keys" / f"{name}.pub") for client, name in enumerate(NAMES)}
+    serve(transport, server)
+    outcome = json.loads((server / "run/outcome.json").read_text())
+    assert outcome["stopped"].startswith(
+        "the privacy budgets of 3 of 3 clients do not last for round 3: the model of round 2 is the last"
+    )
+    assert [saved.model_at(folder).about.round for folder in made[1:]] == [2, 2, 2]
+    assert History.load(server / "run").stopped == outcome["stopped"]

@@ -42,7 +42,7 @@ from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.runs.folder.checkpoint import load_tensors
 from fedloom.runs.folder.fingerprint import hash_tensor
 from fedloom.runs.folder.old_folders import with_new_keys
-from fedloom.runs.prepare import channel_steps, executions_of, hostile_clients, prepare
+from fedloom.runs.prepare import Prepared, channel_steps, executions_of, hostile_clients, prepare
 from fedloom.runs.results.history import History
 from fedloom.runs.start_model import with_start
 from fedloom.tasks.architectures import numbered_models
@@ -87,6 +87,15 @@ class Blueprint:
         Args:
             sites: The names of the training sites, by client number.
         """
+        return Blueprint.with_run(config, sites)[0]
+
+    @staticmethod
+    def with_run(config: RunConfig, sites: Sequence[str]) -> tuple[Blueprint, Prepared]:
+        """The blueprint of a run, and the run with the run file's data.
+
+        Args:
+            sites: The names of the training sites, by client number.
+        """
         names = tuple(sites)
         task, algorithm = task_from_config(config), method_from_config(config)
         if config.start_from is not None:  # the blueprint holds the initial model
@@ -105,7 +114,8 @@ class Blueprint:
         first = InitialModel.of(task)
         others = () if task.architectures is None else tuple(map(InitialModel.of, task.by_architecture))
         server = None if schema.rehearsal_only else samples_at(federation, federation.server)
-        return Blueprint(resolve(plain), schema, first.row, communal, global_test, first.constants, others, server)
+        made = Blueprint(resolve(plain), schema, first.row, communal, global_test, first.constants, others, server)
+        return made, prepared
 
     def save(self, folder: Path, server: bool, paths: bool = True) -> None:
         """Write the files of a participant.

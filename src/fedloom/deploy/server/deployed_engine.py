@@ -73,6 +73,7 @@ class DeployedEngine:
         self.round = 0
         self.excluded: list[dict[str, Any]] = []
         self.remarks: list[dict[str, Any]] = []
+        self.exhausted: set[int] = set()
         self.pending = PendingRequests(transport, roster, settings, self._exclude)
         self.accepted: dict[int, str] = {}
         """The tickets of the accepted answers of an exchange, by client; empty if the client keeps no state."""
@@ -86,6 +87,7 @@ class DeployedEngine:
         round."""
         self.roster.wait_for(self.settings.min_clients)
         self.round = round_number
+        self.exhausted.clear()
         self.tickets.begin(round_number)
         if round_number:  # the round before the first may have no record
             for client, text in self.roster.take_remarks():
@@ -265,6 +267,8 @@ class DeployedEngine:
             # build on a state that it does not have.
             if answer.lost and answer.ticket == sent.request.ticket:
                 self.tickets.forget(sent.client)
+            if answer.spent and answer.ticket == sent.request.ticket:
+                self.exhausted.add(sent.client)
             check_answer(answer, tensors, sent.expected, self.settings)
         except RejectedMessage as why:
             self._exclude(sent.client, sent.request.kind, str(why))

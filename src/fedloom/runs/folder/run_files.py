@@ -7,6 +7,7 @@ from typing import Any
 
 from fedloom.core.errors import FedloomError
 from fedloom.files.json_text import parse_json
+from fedloom.files.resume_command import resume_command
 from fedloom.runs.folder.manifest import (
     PARTITION,
     Damaged,
@@ -42,11 +43,11 @@ def read_records(folder: Path, manifest: Manifest | None) -> list[Record]:
         elif number < len(later):
             raise Damaged(
                 f"{path}, line {manifest.records + number} is not what the run wrote (its digest differs): "
-                f"fedloom resume {folder} plays its round again."
+                f"{resume_command(folder)} plays its round again."
             )
     rounds = [record["round"] for record in known if "round" in record]
     if rounds and rounds != list(range(rounds[0], rounds[0] + len(rounds))):
-        raise Damaged(f"{path} lacks a round: fedloom resume {folder} plays it again.")
+        raise Damaged(f"{path} lacks a round: {resume_command(folder)} plays it again.")
     return known
 
 
@@ -90,7 +91,7 @@ def read_result(folder: Path, name: str, manifest: Manifest | None) -> Any:
     try:
         return parse_json(read_checked(path, manifest.results[name]))
     except Damaged as damage:
-        raise Damaged(f"{damage}: fedloom resume {folder} computes it again.") from None
+        raise Damaged(f"{damage}: {resume_command(folder)} computes it again.") from None
 
 
 def read_partition(folder: Path, manifest: Manifest | None) -> Any:
@@ -99,7 +100,7 @@ def read_partition(folder: Path, manifest: Manifest | None) -> Any:
         try:
             check_settings(folder, manifest)
         except Damaged as damage:
-            raise Damaged(f"{damage}: fedloom resume {folder} writes it again.") from None
+            raise Damaged(f"{damage}: {resume_command(folder)} writes it again.") from None
     path = folder / PARTITION
     return parse_json(path.read_bytes()) if path.exists() else {}
 
