@@ -35,6 +35,7 @@ from fedloom.deploy.settings import SiteSettings
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.formats import SETTINGS
 from fedloom.files.json_text import parse_json
+from fedloom.files.limits import most_json, read_limited
 from fedloom.losses.make_objective import make_objective
 from fedloom.metrics.make_metrics import with_metrics
 from fedloom.registry.validation import read_toml, validate
@@ -153,7 +154,7 @@ class Blueprint:
             if not (folder / name).is_file():
                 raise FedloomError(f"{folder} has no {name}: it is not a participant's folder, or it is incomplete.")
         try:
-            values = parse_json((folder / SCHEMA).read_bytes())
+            values = parse_json(read_limited(folder / SCHEMA, most_json()))
         except ValueError as error:
             raise FedloomError(f"{folder / SCHEMA} is not valid JSON ({error}): make the deployment again.") from None
         plain = with_new_keys(read_toml(folder / CONFIG), folder / CONFIG)

@@ -19,6 +19,7 @@ from fedloom.core.privacy import ClientPrivacy
 from fedloom.deploy.site.policy import Refused
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.json_text import parse_json
+from fedloom.files.limits import SETTINGS, read_limited
 from fedloom.runs.folder.manifest import digest_of
 
 FILE = "spent.json"
@@ -60,7 +61,7 @@ class PrivacyCount:
         if not path.exists():
             return _new_count(PrivacyCount(path, ledgers, samples, {}), asked)
         try:
-            found = parse_json(path.read_bytes())
+            found = parse_json(read_limited(path, SETTINGS))
             if found.pop("digest") != digest_of(_canonical(found)):
                 raise ValueError("not what was written")
             uses = {str(name): int(one["uses"]) for name, one in found.items()}

@@ -20,6 +20,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.formats import RUN_FOLDER
 from fedloom.files.json_text import parse_json
+from fedloom.files.limits import SETTINGS, most_json, read_limited
 from fedloom.registry.validation import read_toml
 from fedloom.runs.folder.writer_version import has_manifests
 
@@ -109,7 +110,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 def read_manifest(path: Path) -> Manifest:
     """Read a manifest; a damaged or newer one is refused."""
     try:
-        manifest = Manifest.from_json(path.read_bytes(), path.parent.parent)
+        manifest = Manifest.from_json(read_limited(path, SETTINGS), path.parent.parent)
     except (ValueError, TypeError, OSError):
         raise Damaged(f"{path} is damaged (its digest differs)") from None
     if path.name != _name(manifest.round):
@@ -164,7 +165,7 @@ def read_checked(path: Path, digest: str) -> bytes:
     if path.exists() and not path.is_file():
         raise Damaged(f"{path} is not a file")
     try:
-        content = path.read_bytes()
+        content = read_limited(path)
     except OSError as error:
         raise Damaged(f"{path} cannot be read ({error.strerror})") from None
     if digest_of(content) != digest:
@@ -175,14 +176,14 @@ def read_checked(path: Path, digest: str) -> bytes:
 def settings_of(folder: Path) -> dict[str, list[str]]:
     """The digests of a folder's config and partition."""
     names = [name for name in (CONFIG, PARTITION) if (folder / name).exists()]
-    return {name: [digest_of((folder / name).read_bytes())] for name in names}
+    return {name: [digest_of(read_limited(folder / name, most_json()))] for name in names}
 
 
 def check_settings(folder: Path, manifest: Manifest) -> None:
     """Refuse a config or partition that changed since the run wrote it."""
     for name, allowed in manifest.settings.items():
         try:
-            found = digest_of((folder / name).read_bytes())
+            found = digest_of(read_limited(folder / name, most_json()))
         except OSError as error:
             raise Damaged(f"{folder / name} cannot be read ({error.strerror})") from None
         if found not in allowed:
