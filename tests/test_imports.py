@@ -32,7 +32,7 @@ RUNS = GROUND | PARTS | DATA | {"training", "rounds", "engines", "config", "runs
 MAY_IMPORT: dict[str, set[str]] = {
     "core": set(),
     "files": {"core"},
-    "registry": {"core"},
+    "registry": {"core", "files"},
     "plotting": {"core"},
     "web": {"core"},
     "aggregation": GROUND,

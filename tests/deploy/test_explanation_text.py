@@ -13,7 +13,7 @@ from fedloom.deploy.explanation_text import REQUESTS, explain_path
 from fedloom.deploy.settings import PolicySettings, ServerSettings, SiteData, SiteSettings, to_toml
 from fedloom.deploy.site.process import SiteProcess
 from support.command_line import output
-from support.local_transport import blueprint
+from support.local_transport import NAMES, blueprint
 
 PRIVATE: dict[str, dict[str, Any]] = {
     "localnoise": {"channel": [{"name": "localnoise", "noise": 4.0}]},
@@ -114,3 +114,27 @@ def test_a_participants_folder_is_explained_with_the_file_that_its_refusal_asks_
     own.write_text(source + "# another\n")
     output(app, "deploy", "explain", folder, "--trust", "net.py")
     assert "net.py is not the file that the run was started with" in caplog.text
+
+
+def test_the_limits_of_the_server_are_explained_before_anything_is_sent(tmp_path):
+    blueprint().save(tmp_path, server=True)
+    (tmp_path / "deploy.toml").write_bytes(to_toml(ServerSettings(sites=list(NAMES))))
+    usual = output(app, "deploy", "explain", tmp_path)
+    assert "What the server limits (deploy.toml)" in usual
+    assert "a site counts with all of its training samples, as in the simulation (max_share = 1)" in usual
+    assert "more than 50 times as large as usual is refused (max_ratio)" in usual
+    changed = ServerSettings(sites=list(NAMES), max_share=0.4, sizes={"west": 1000}, max_norm=7, max_ratio=60)
+    (tmp_path / "deploy.toml").write_bytes(to_toml(changed))
+    text = output(app, "deploy", "explain", tmp_path)
+    assert "a site counts with at most 40 % of all training samples (max_share)" in text
+    assert "west counts with 1,000 training samples at most ([sizes])" in text
+    assert "further than 7 from the one sent is refused (max_norm)" in text
+    assert "more than 60 times as large as usual is refused (max_ratio)" in text
+
+
+def test_no_limit_on_single_updates_is_explained_where_only_their_sum_is_seen(tmp_path):
+    blueprint(channel=[{"name": "securesum"}]).save(tmp_path, server=True)
+    (tmp_path / "deploy.toml").write_bytes(to_toml(ServerSettings(sites=list(NAMES))))
+    text = output(app, "deploy", "explain", tmp_path)
+    assert "updates are not compared with each other" in text
+    assert "max_ratio" not in text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import threading
@@ -67,6 +68,10 @@ SEAMS: dict[str, Any] = {
     "channel": [{"name": "topk", "fraction": 0.2}],
     "adversary": {"name": "signflipping", "clients": [1]},
 }
+UNEQUAL: dict[str, Any] = {
+    "task": {"name": "digits", "seed": 1, "partition": {"name": "quantities", "sizes": [1120, 292, 104]}},
+}
+"""Sizes as those of three organisations that have 1,493, 390 and 139 samples."""
 THREE_MODELS: dict[str, Any] = {
     "task": {
         **{"name": "digits", "clients": 3, "seed": 1, "communal": 0.2},
@@ -82,6 +87,8 @@ THREE_MODELS: dict[str, Any] = {
         pytest.param("fedrep", {}, marks=pytest.mark.exhaustive),
         ("fedseq", {}),
         ("fedavg+fedpredict", {}),
+        pytest.param("fedavg", UNEQUAL, id="fedavg-one-has-three-quarters"),
+        pytest.param("scaffold", UNEQUAL, id="scaffold-one-has-three-quarters"),
         pytest.param("scaffold", SEAMS, id="scaffold-channel-aggregator-adversary"),
         pytest.param("scaffold", {"channel": [{"name": "securesum"}]}, id="scaffold-secure-sums"),
         pytest.param("fedavg", {"channel": [{"name": "ckks"}]}, id="fedavg-homomorphic-sums"),
@@ -100,8 +107,11 @@ def test_a_deployed_run_gives_the_simulators_numbers(deployment: Deployment, met
     assert [record["round"] for record in found] == [0, 1, 2, 3]
     for mine, theirs in zip(found, there.records, strict=True):
         assert (mine["selected"], mine["steps"]) == (theirs["selected"], theirs["steps"])
+        assert "remarks" not in mine
         assert mine["bytes_up"] == pytest.approx(theirs["bytes_up"], rel=0.05 if sums else 0)  # certificates
         assert mine["metrics"] == pytest.approx(theirs["metrics"], rel=1e-5)
+    for mine, theirs in zip(json.loads((folder / "clients.json").read_text()), there.clients, strict=True):
+        assert mine | {"name": ""} == pytest.approx(theirs | {"name": ""}, rel=1e-5)
     if there.row is not None:
         torch.testing.assert_close(final_row(folder), there.row, rtol=1e-5, atol=1e-7)
     task = task_from_config(resolve(given))

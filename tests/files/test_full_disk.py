@@ -56,3 +56,11 @@ def test_the_advice_for_a_file_depends_on_the_reason():
     assert str(unwritable("a.csv", denied, "name another")) == (
         "a.csv cannot be written (Permission denied): name another."
     )
+
+
+def test_a_full_disk_of_a_deployments_server_names_the_command_that_continues_its_run(tmp_path):
+    (tmp_path / "server" / "run").mkdir(parents=True)
+    (tmp_path / "server" / "deploy.toml").touch()
+    for folder, command in ((tmp_path / "server" / "run", f"deploy run {tmp_path / 'server'}"), (tmp_path, "resume")):
+        with pytest.raises(FedloomError, match=f"make room, then fedloom {command}"), explain_full_disk(folder):
+            raise full()

@@ -26,6 +26,7 @@ from fedloom.registry.user_classes import user_callable, user_class
 from fedloom.runs.results.client_model import client_model, client_standalone_model
 from fedloom.runs.results.history import History
 from support.command_line import output
+from support.folders import vouch_again
 
 EVIL = """import pathlib
 import fedloom as fl
@@ -83,12 +84,11 @@ def received(run_folder: Path, tmp_path: Path, change: dict[str, Any]) -> tuple[
     """A folder whose config names code, as somebody sent it, and the file that the code would write."""
     folder, marker = tmp_path / "received", tmp_path / "marker"
     shutil.copytree(run_folder, folder)
-    for path in (folder / "checkpoints").glob("manifest-*.json"):
-        path.unlink()  # who writes a folder can also write its digests
     values = tomllib.loads((folder / "config.toml").read_text())
     for key, value in change.items():
         values[key] = {**values.get(key, {}), **value} if key == "task" else value
     (folder / "config.toml").write_bytes(tomli_w.dumps(values).encode())
+    vouch_again(folder)  # who writes a folder can also write its digests
     (tmp_path / "evil.py").write_text(EVIL.format(marker=str(marker)))
     return folder, marker
 
@@ -255,6 +255,7 @@ def prepared_folder(run_folder: Path, tmp_path: Path, place: str, name: str) -> 
     values["made_by"] |= code_notes(values)
     assert any(note.startswith("code/") for note in values["made_by"])
     (folder / "config.toml").write_bytes(tomli_w.dumps(values).encode())
+    vouch_again(folder)
     return folder, marker
 
 

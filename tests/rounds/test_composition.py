@@ -13,9 +13,10 @@ from torch import Tensor
 import fedloom as fl
 from fedloom.config.resolve import resolve
 from fedloom.engines.inline import Inline
-from fedloom.rounds.composition import Composition, Participants
+from fedloom.rounds.composition import Composition
 from fedloom.rounds.evaluation import score_models
 from fedloom.rounds.loop import play_round
+from fedloom.rounds.participants import Participants
 from fedloom.rounds.run_state import initial_state
 from fedloom.runs.prepare import prepare
 
@@ -60,7 +61,8 @@ def test_a_round_looks_at_the_clients_it_selects_and_at_no_others():
     run = composition()
     watched = Watched(CLIENTS)
     known = run.participants(1)
-    run._participants[id(run.task.federation)] = counted = Participants(known.federation, watched, known.weigh)
+    counted = Participants(known.federation, watched, known.weigh, known.counted)
+    run._participants[id(run.task.federation)] = counted
     counted.__dict__.update(samples=known.samples, shares=known.shares)
     state, engine = initial_state(run), Inline(run.runtime())
     for number in (1, 2, 3):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from fedloom.runs.folder.manifest import manifest_paths, read_manifest, settings_of, write_manifest
 
 WITH_TIMES = ("timings.jsonl", "report.html")
 
@@ -29,3 +32,9 @@ def stop_after(rounds: int) -> Callable[[dict[str, Any]], None]:
             raise KeyboardInterrupt
 
     return observe
+
+
+def vouch_again(folder: Path) -> None:
+    """Write the digests of a run's folder again, as whoever changes its settings on purpose can do."""
+    for path in manifest_paths(folder):
+        write_manifest(folder, replace(read_manifest(path), settings=settings_of(folder)))

@@ -56,7 +56,7 @@ class GraphSites(Local):
         blueprint, task = Blueprint.of(config, NAMES), task_from_config(config)
         prepared = prepare(task, method_from_config(config), config)
         write_pieces(run, folder)
-        super().__init__(Plan(blueprint, blueprint.runtime(task), prepared), folder, deadline=30.0, max_share=1.0)
+        super().__init__(Plan(blueprint, blueprint.runtime(task), prepared), folder, deadline=30.0)
 
     def site(self, client: int) -> SiteProcess:
         """A site's process over its own piece."""

@@ -32,7 +32,7 @@ from fedloom.deploy.site.process import SiteProcess
 from fedloom.deploy.site.state import SiteState
 from fedloom.deploy.sum_keys import server_keys, write_shared_secret
 from fedloom.rounds.client_runtime import ClientRuntime
-from fedloom.runs.folder.checkpoint import load_checkpoint
+from fedloom.runs.folder.checkpoint import last_saved_round
 from fedloom.runs.prepare import Prepared, prepare
 from fedloom.runs.results.history import History
 from fedloom.runs.runner import execute, resume
@@ -204,7 +204,7 @@ class Local:
     def server(self) -> tuple[Prepared, DeployedEngine]:
         """A server's half, begun anew over its folder, as a process that starts does."""
         made, begun = self.plan.blueprint, (self.run / "config.toml").exists()
-        checkpoint = load_checkpoint(self.run, len(self.names)) if begun else None
+        saved = last_saved_round(self.run) if begun else None
         self.run.mkdir(parents=True, exist_ok=True)
         self.roster = Roster(self.transport, self.settings, node_keys(len(self.names)), made.plan_digest, made.digest)
         self.roster.wait_for_all(lambda _: None)
@@ -212,7 +212,7 @@ class Local:
         run = prepared.composition
         changed = replace(run, algorithm=self.method or run.algorithm, steps=self.steps or run.steps)
         prepared = replace(prepared, composition=changed)
-        tickets = Tickets(self.run / "tickets.json", None if checkpoint is None else checkpoint.round)
+        tickets = Tickets(self.run / "tickets.json", saved)
         self.engine = DeployedEngine(
             self.transport, self.roster, tickets, self.settings, prepared.composition.runtime(), self.sum_keys
         )

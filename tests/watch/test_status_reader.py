@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import fedloom as fl
 from fedloom.cli.app import app
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.audit_log import append
@@ -27,6 +28,7 @@ from fedloom.watch.status import Status
 from fedloom.watch.status_reader import StatusReader
 from support.command_line import output
 from support.pipes import pipe_instead
+from support.synthetic import small_task
 from support.watched_runs import CLIENTS, finish, play, record, write_run, write_server
 
 COMMANDS = ("audit", "status")
@@ -307,3 +309,16 @@ def test_a_page_about_a_participant_waits_for_no_pipe_in_its_folder(tmp_path):
                     with suppress(FedloomError, OSError):
                         look(folder)
                     assert not found, look
+
+
+def test_a_flipped_byte_of_the_partition_is_said_and_its_numbers_are_not_shown(tmp_path):
+    fl.run(small_task(), "fedavg", rounds=1, out=tmp_path / "r")
+    assert read(tmp_path / "r").notes == []
+    path = tmp_path / "r" / "partition.json"
+    content = bytearray(path.read_bytes())
+    content[content.index(b"[[") + 2] ^= 1
+    path.write_bytes(content)
+    found = read(tmp_path / "r")
+    assert [one.train for one in found.participants] == [None] * len(found.participants)
+    (note,) = found.notes
+    assert "partition.json was changed since the run wrote it (its digest differs): fedloom resume" in note

@@ -67,6 +67,10 @@ class Privacy(Protocol):
 class ClientPrivacy(Protocol):
     """What a run spends of single clients' privacy: each client has used it a number of times of its own."""
 
+    @property
+    def budget(self) -> float | None:
+        """The epsilon that a client may spend; None for any."""
+
     def uses(self, steps: int) -> int:
         """How often a client has used it that made this many gradient steps in an exchange."""
 

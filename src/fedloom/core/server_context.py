@@ -34,6 +34,7 @@ class ServerContext:
         trainings: How often the server trained in this round, by purpose.
         trainers: Trains and evaluates rows of each architecture, where clients' models differ; ``trainer`` is then for
             the server's model.
+        counted: How many training samples every client counts with; None for as many as it has.
     """
 
     trainer: Trainer
@@ -45,6 +46,7 @@ class ServerContext:
     weigh: Callable[[Tensor, Tensor], Tensor]
     trainings: dict[str, int] = field(default_factory=dict)
     trainers: Sequence[Trainer] = ()
+    counted: Tensor | None = None
 
     def of_architecture(self, number: int) -> ServerContext:
         """The same for rows of one of the clients' architectures.
@@ -66,8 +68,8 @@ class ServerContext:
 
     @property
     def samples(self) -> Tensor:
-        """The number of training samples of every client of the federation."""
-        return self.task.federation.train.sizes
+        """The number of training samples that every client of the federation counts with."""
+        return self.task.federation.train.sizes if self.counted is None else self.counted
 
     def generator(self, purpose: str) -> torch.Generator:
         """The server's own randomness for one purpose in this round.

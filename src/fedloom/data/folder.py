@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import math
 import os
 import zipfile
 import zlib
@@ -18,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from fedloom.core.errors import FedloomError
+from fedloom.files.limits import TooLarge, check_bytes, check_size, gunzip, read_limited
 
 
 def data_folder() -> Path:
@@ -40,9 +42,10 @@ def find(name: str, file: str, folder: Path | None = None) -> Path:
 def read_arrays(path: Path, needed: Sequence[str] = (), optional: Sequence[str] | None = None) -> dict[str, np.ndarray]:
     """Read the named arrays of an ``.npz`` (all of them when ``optional`` is None), never unpickling."""
     try:
+        check_size(path)
+        if _begins_with(path, np.lib.format.MAGIC_PREFIX):  # before it is loaded: it may claim any size
+            raise FedloomError(f"{path} is a single array and not an .npz: save named arrays with numpy.savez.")
         with np.load(path, allow_pickle=False) as file:
-            if isinstance(file, np.ndarray):
-                raise FedloomError(f"{path} is a single array and not an .npz: save named arrays with numpy.savez.")
             missing = [name for name in needed if name not in file.files]
             if missing:
                 raise FedloomError(
@@ -50,6 +53,7 @@ def read_arrays(path: Path, needed: Sequence[str] = (), optional: Sequence[str] 
                     f"the arrays it needs are {', '.join(needed)}."
                 )
             wanted = file.files if optional is None else [n for n in file.files if n in {*needed, *optional}]
+            _check_claims(path, file.zip, wanted)
             return {name: file[name] for name in wanted}
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, lzma.LZMAError, zlib.error) as error:
         if isinstance(error, FileNotFoundError):
@@ -59,6 +63,33 @@ def read_arrays(path: Path, needed: Sequence[str] = (), optional: Sequence[str] 
                 f"{path} holds pickled Python objects, which Fedloom never loads: save plain arrays with numpy.savez."
             ) from None
         raise FedloomError(f"{path} is not a readable .npz file: create or download it again.") from error
+
+
+def _begins_with(path: Path, start: bytes) -> bool:
+    with open(path, "rb") as file:
+        return file.read(len(start)) == start
+
+
+def _check_claims(path: Path, archive: zipfile.ZipFile, names: Iterable[str]) -> None:
+    """Refuse arrays that are larger than this machine's memory when they are unpacked, or than their own members."""
+    members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+    total = 0
+    for name in names:
+        info = members[name]
+        total += info.file_size
+        check_bytes(f"{path}, unpacked,", total)
+        with archive.open(info) as member:
+            if member.read(len(np.lib.format.MAGIC_PREFIX)) != np.lib.format.MAGIC_PREFIX:
+                continue
+            old = tuple(member.read(2)) == (1, 0)
+            header = np.lib.format.read_array_header_1_0 if old else np.lib.format.read_array_header_2_0
+            shape, _, kind = header(member)
+        claimed = math.prod(shape) * kind.itemsize
+        if claimed > info.file_size and not kind.hasobject:
+            raise TooLarge(
+                f"{path}: the array '{name}' claims {claimed:,} bytes and has {info.file_size:,}: create or download "
+                "the file again."
+            )
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -76,8 +107,8 @@ def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 def read_tsv_columns(path: Path, needed: Sequence[str]) -> dict[str, list[str]]:
     """Read the named columns of a tab-separated text file with a header, gzipped or not."""
     try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode("utf-8")
+        data = read_limited(path)
+        text = (gunzip(data, path) if data[:2] == b"\x1f\x8b" else data).decode("utf-8")
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise FedloomError(f"{path} is not a readable .tsv.gz file: create or download it again.") from error
     rows = [line.rstrip("\r").split("\t") for line in text.removesuffix("\n").split("\n")]

@@ -27,6 +27,7 @@ from fedloom.core.task import Task
 from fedloom.deploy.explanation import SCORING, SELECTION, WORK, Exchange, Explanation, SentTensor
 from fedloom.deploy.protocol.reply_forms import first_two, with_few_samples
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack
+from fedloom.deploy.server_limits import limit_sentences
 from fedloom.deploy.settings import ServerSettings
 from fedloom.engines.inline import Inline
 from fedloom.rounds.client_runtime import ClientRuntime
@@ -157,6 +158,7 @@ def explain(source: RunConfig | Prepared, settings: ServerSettings | None = None
         cross_site=settings is not None and settings.cross_site,
         evaluator=None if settings is None else settings.evaluator,
         sum_step=None if run.sums is None else run.sums.step,
+        limits=() if settings is None else limit_sentences(settings, run),
     )
 
 

@@ -71,6 +71,8 @@ class Explanation:
     evaluator: str | None = None
     sum_step: SumStep | None = None
     """How updates are hidden in sums, if they are."""
+    limits: tuple[str, ...] = ()
+    """What the server's settings limit, a sentence each; empty where they are not known."""
 
     def of(self, number: int, *what: str) -> list[Exchange]:
         """The exchanges of a round."""

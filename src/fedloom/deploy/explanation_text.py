@@ -50,7 +50,7 @@ def explain_path(path: Path, trusted: Sequence[str] = ()) -> str:
         file = path / CONFIG if path.is_dir() else path
         values = read_run_file(file)
         if not (file.parent / SERVER_FILE).is_file():
-            return explanation_text(resolve(values, str(file)))
+            return explanation_text(resolve(values, str(file)), ServerSettings(sites=[]))  # as init writes them
         values = code.put_into(with_absolute_files(values, file.parent))
         return explanation_text(resolve(values, str(file)), load_server(file.parent))
 
@@ -117,7 +117,7 @@ def explanation_lines(run: Explanation) -> list[str]:
     else:  # the dry run does in its first round also what a method does once, between two phases
         lines += ["", "The first round, and what is done only once", *_exchanges(run, 1)]
         lines += ["", "Every later round", *_exchanges(run, 2)]
-    return [*lines, *_sums(run), *_scoring(run), *_end(run), *_whole_run(run), *_stays(run)]
+    return [*lines, *_sums(run), *_scoring(run), *_end(run), *_whole_run(run), *_limits(run), *_stays(run)]
 
 
 def _greeting(run: Explanation) -> list[str]:
@@ -240,6 +240,12 @@ def _whole_run(run: Explanation) -> list[str]:
         f"The whole run, for a site that is in every round: {down:,} bytes reach it and {up:,} leave it",
         "  (plus headers; later rounds are assumed to be like the last one above).",
     ]
+
+
+def _limits(run: Explanation) -> list[str]:
+    if not run.limits:
+        return []
+    return ["", "What the server limits (deploy.toml)", *(f"  {sentence}" for sentence in run.limits)]
 
 
 def _stays(run: Explanation) -> list[str]:

@@ -29,6 +29,7 @@ from fedloom.deploy.protocol.user_files import named_code
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.formats import SAVED_MODEL
 from fedloom.files.json_text import parse_json
+from fedloom.files.limits import SETTINGS, read_limited
 from fedloom.registry.kinds import PARTS
 from fedloom.registry.spec import split_spec
 from fedloom.registry.validation import validate
@@ -182,7 +183,7 @@ def _check(folder: Path) -> About:
 
 def _about(path: Path) -> About:
     try:
-        values: Any = parse_json(path.read_bytes())
+        values: Any = parse_json(read_limited(path, SETTINGS))
     except ValueError as error:
         raise Damaged(f"{path} is not valid JSON ({error})") from None
     if isinstance(values, dict):

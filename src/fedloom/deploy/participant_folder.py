@@ -8,8 +8,9 @@ from typing import Any, Literal
 from fedloom.core.errors import FedloomError
 from fedloom.files.json_text import parse_json
 from fedloom.files.regular_file import read_regular
+from fedloom.files.resume_command import SERVER_SETTINGS
 
-SERVER_FILE, SITE_FILE, SIGNATURE_FILE = "deploy.toml", "site.toml", "signature.json"
+SERVER_FILE, SITE_FILE, SIGNATURE_FILE = SERVER_SETTINGS, "site.toml", "signature.json"
 KEYS = "keys"
 """The folder of the sites' public keys and certificates, in the server's folder."""
 RUN = "run"
@@ -26,6 +27,8 @@ NUMBER = "number.json"
 """In the run's folder: the number that tells the run from others of the same plan."""
 SITES = "sites.json"
 """In the run's folder: the names of its training sites."""
+CLAIM = "claim"
+"""What a record's remark is about that says how many of a site's samples count."""
 
 Role = Literal["server", "site"]
 

@@ -18,7 +18,8 @@ from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
 from fedloom.files.formats import PARTICIPANT
 from fedloom.registry.validation import read_toml, validate
 from fedloom.rounds.largest_ratio import AGAINST, CLIPPED, FACTOR
-from fedloom.runs.folder.old_folders import is_of_this_version, writer_version
+from fedloom.runs.folder.old_folders import is_of_this_version
+from fedloom.runs.folder.writer_version import writer_version
 
 OPENED, READY = "site: open", "site: ready"
 """Output of a site's process: when its data are read and checked, and when it has reached its SuperNode."""
@@ -71,8 +72,8 @@ class ServerSettings(Settings):
     """How many times as large as usual a change of weights counts; what is larger is scaled down."""
     clip_against: float = Field(default=AGAINST, gt=1)
     """How many times the usual size a change of weights counts that points against the other sites."""
-    max_share: float = Field(default=0.5, gt=0, le=1)
-    """The largest share of all training samples that one of three or more sites may count with."""
+    max_share: float = Field(default=1.0, gt=0, le=1)
+    """The largest share of all training samples that one of three or more sites may count with; 1 for any."""
     sizes: dict[str, Annotated[int, Field(ge=1)]] = Field(default_factory=dict)
     """The most training samples that some sites count with, by name: what the operator knows of them. Such a site's
     claim is believed up to there, however large."""

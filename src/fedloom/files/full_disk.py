@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from fedloom.core.errors import FedloomError
+from fedloom.files.resume_command import resume_command
 
 
 @contextmanager
@@ -23,5 +24,5 @@ def explain_full_disk(folder: Path | None) -> Iterator[None]:
         if folder is None or error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
         raise FedloomError(
-            f"{folder}: {error.strerror}; make room, then fedloom resume {folder} continues from the last checkpoint."
+            f"{folder}: {error.strerror}; make room, then {resume_command(folder)} continues from the last checkpoint."
         ) from None

@@ -10,6 +10,8 @@ import stat
 from pathlib import Path
 from typing import BinaryIO
 
+from fedloom.files.limits import check_size, most_json
+
 
 def open_regular(path: Path) -> BinaryIO:
     """Open a file for reading, but neither a link nor a pipe nor a device: these are an ``OSError``."""
@@ -26,6 +28,7 @@ def open_regular(path: Path) -> BinaryIO:
 def read_regular(path: Path) -> bytes:
     """The content of a file that is neither a link nor a pipe nor a device: these are an ``OSError``."""
     with open_regular(path) as file:
+        check_size(path, most_json())
         return file.read()
 
 

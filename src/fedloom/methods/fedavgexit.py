@@ -102,6 +102,5 @@ class FedAvgExit(FedAvg):
 
     def omega(self, context: ServerContext) -> Tensor:
         """The weight of every client of the federation; the thesis' s_k n_k, or s_k."""
-        federation = context.task.federation
-        labelled = federation.train.sizes.double()
-        return (labelled * federation.points if self.weights == "samples-points" else labelled).float()
+        labelled, points = context.samples.double(), context.task.federation.points
+        return (labelled * points if self.weights == "samples-points" else labelled).float()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
@@ -13,11 +14,14 @@ from pydantic import TypeAdapter, ValidationError
 
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.settings import check_values
+from fedloom.files.limits import DEEPEST, SETTINGS, check_depth, read_limited
 from fedloom.registry.packages import load_object
 from fedloom.registry.setting import base_type, range_words
 
 UNKNOWN = ("extra_forbidden", "unexpected_keyword_argument")
 """What pydantic calls a key that there is not."""
+DEEP_KEY = re.compile(rf"(?<![^\s.=\[\]{{}},#])(?:[^\s.=\[\]{{}},#]++\s*+\.\s*+){{{DEEPEST}}}")
+"""A key with very many dots. It is looked for from the beginnings of words only: so that takes time by the length."""
 RANGES = ("greater_than", "greater_than_equal", "less_than", "less_than_equal")
 MEMBERS = ("str", "int", "float", "bool", "callable", "none", "nullable")
 """What pydantic calls the members of a union."""
@@ -151,7 +155,13 @@ def read_toml(path: str | Path) -> dict[str, Any]:
     if not path.is_file():
         raise FedloomError(f"there is no configuration file {path}: name an existing TOML file.")
     try:
-        with open(path, "rb") as file:
-            return tomllib.load(file)
+        text = read_limited(path, SETTINGS).decode()
+        if DEEP_KEY.search(text):  # reading it takes a time that grows with the square of its length
+            raise RecursionError
+        values = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise FedloomError(f"{path} is not valid TOML: {error}.") from None
+    except RecursionError:
+        raise FedloomError(f"{path} is nested too deeply: correct it.") from None
+    check_depth(values, path)
+    return values

@@ -111,9 +111,24 @@ class Answers:
         return nothing | merge(self._jobs, [answer.costs for _, answer in self.cohorts])
 
     @cached_property
+    def counted(self) -> tuple[Tensor, Tensor]:
+        """The samples and steps that each client counts with: what it has and did, up to the limits of the run.
+
+        Where fewer of its samples count, as many fewer of its steps do; whoever trained did so in a step at least.
+        """
+        samples, steps, run = self.costs["samples"], self.costs["steps"], self.round.run
+        limits = {} if run.sample_limits is None else run.sample_limits()
+        if not limits:
+            return samples, steps
+        most = torch.tensor([limits.get(client, int(has)) for client, has in zip(self.wave.ids, samples, strict=True)])
+        cut = most < samples
+        fewer = torch.maximum(steps * most // samples.clamp(min=1), steps.clamp(max=1))
+        return torch.where(cut, most, samples), torch.where(cut, fewer, steps)
+
+    @cached_property
     def influence(self) -> Influence:
         """How much each client counts among those who are left; a sum has weighted them already."""
-        samples, steps = self.costs["samples"], self.costs["steps"]
+        samples, steps = self.counted
         if self.summed:
             return Influence(samples.sum()[None], torch.ones(1))
         return Influence(samples, self.round.run.weigh(samples, steps))
@@ -182,7 +197,7 @@ class Answers:
         """The answers as the server half of the method gets them."""
         run, participants = self.round.run, self.round.run.participants(self.round.number)
         shares = participants.shares[torch.tensor(self.wave.ids, dtype=torch.int64)]
-        influence, steps = self.influence, self.costs["steps"]
+        influence, steps = self.influence, self.counted[1]
         if self.summed:  # one row stands for all clients
             steps, shares = steps.sum()[None], shares.sum()[None]
         return Replies(

@@ -27,16 +27,17 @@ def select_clients(
     groups, participants = groups_of(run.algorithm, state.server), run.participants(context.round)
     clients, samples = participants.clients, participants.samples
     if groups is not None:
-        sizes = participants.federation.train.sizes
-        samples = torch.stack([sizes[torch.tensor(group)].sum() for group in groups])
+        samples = torch.stack([participants.counted[torch.tensor(group)].sum() for group in groups])
 
     def ask(places: Sequence[int]) -> Probe:
         members = [[clients[place]] if groups is None else groups[place] for place in places]
-        replies = _probe_clients(run, engine, state, context, [client for group in members for client in group], costs)
+        everyone = [client for group in members for client in group]
+        replies = _probe_clients(run, engine, state, context, everyone, costs)
+        counted = torch.minimum(replies["samples"], participants.counted[torch.tensor(everyone)].double())
         owner = torch.repeat_interleave(torch.arange(len(places)), torch.tensor([len(group) for group in members]))
-        weight = torch.zeros(len(places)).index_add_(0, owner, replies["samples"].float()).clamp(min=1)
+        weight = torch.zeros(len(places)).index_add_(0, owner, counted.float()).clamp(min=1)
         sums = [
-            torch.zeros(len(places)).index_add_(0, owner, (replies[name] * replies["samples"]).float())
+            torch.zeros(len(places)).index_add_(0, owner, (replies[name] * counted).float())
             for name in ("loss", "score")
         ]
         return Probe(*(total / weight for total in sums))

@@ -30,6 +30,7 @@ from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.jobs import blocks
 from fedloom.rounds.metrics import size_limits
+from fedloom.rounds.participants import Participants, Weighting
 from fedloom.rounds.round_costs import PlannedCosts
 from fedloom.rounds.screen import Divergence, Screen
 from fedloom.rounds.training_task import training_federation, training_task
@@ -42,33 +43,6 @@ SCORED_TOGETHER = 64
 """Clients scored in one job."""
 
 EXPLODED = Divergence()
-Weighting = Callable[[Tensor, Tensor], Tensor]
-"""``weigh(samples, steps)``: the weights of some clients, which sum to one."""
-
-
-@dataclass(frozen=True)
-class Participants:
-    """The clients who may take part in a round, as long as the federation stays as it is."""
-
-    federation: FederationView
-    """The federation that is trained on."""
-    clients: Sequence[int]
-    """A range where nobody is held out of training."""
-    weigh: Weighting
-
-    @cached_property
-    def samples(self) -> Tensor:
-        """The number of training samples of each of these clients."""
-        sizes = self.federation.train.sizes
-        return sizes if isinstance(self.clients, range) else sizes[torch.tensor(self.clients)]
-
-    @cached_property
-    def shares(self) -> Tensor:
-        """The weight of every client of the federation among all who may take part; 0 for those who may not."""
-        among = self.weigh(self.samples, torch.ones_like(self.samples))
-        if isinstance(self.clients, range):
-            return among
-        return torch.zeros(self.federation.clients).index_copy(0, torch.tensor(self.clients), among)
 
 
 @dataclass(frozen=True)
@@ -119,6 +93,9 @@ class Composition:
     present: Callable[[], Collection[int]] | None = None
     """Returns the clients that can be reached now; None where all of them always can. Clients that cannot be reached
     may still be selected; they do not answer."""
+    sample_limits: Callable[[], Mapping[int, int]] | None = None
+    """Returns the most training samples that some clients count with, by client; None where everybody counts with
+    all of them. Limits act on weights only: records have what clients announced and did."""
 
     def participants(self, round_number: int) -> Participants:
         """The clients who may take part in a round, and the federation that is trained on."""
@@ -132,12 +109,26 @@ class Composition:
             if state.seen is not None:  # who has no sample of a stream's task does not take part in it
                 sizes = federation.train.sizes.tolist()
                 clients = [client for client in clients if sizes[client]]
-            self._participants[id(state)] = Participants(federation, clients, self.weigh)
+            counted = self.counted_samples(federation.train.sizes)
+            self._participants[id(state)] = Participants(federation, clients, self.weigh, counted)
         return self._participants[id(state)]
 
     @cached_property
     def _participants(self) -> dict[int, Participants]:
         return {}
+
+    def counted_samples(self, samples: Tensor) -> Tensor:
+        """The number of training samples that every client counts with.
+
+        Args:
+            samples: How many it has.
+        """
+        limits = {} if self.sample_limits is None else self.sample_limits()
+        if not limits:
+            return samples
+        places = torch.tensor(sorted(limits))
+        most = torch.tensor([limits[client] for client in sorted(limits)])
+        return samples.index_copy(0, places, torch.minimum(samples[places], most))
 
     def answers_needed(self, asked: int) -> int:
         """How many of the clients that were asked must give answers that count."""
@@ -225,15 +216,17 @@ class Composition:
     def context(self, round_number: int) -> ServerContext:
         """What the server half of the method may use in a round."""
         setting, clients = self.setting, self.participants(round_number).clients
+        trainer = self.trainer.at(round_number)
         return ServerContext(
-            self.trainer.at(round_number),
+            trainer,
             setting.work,
             setting.seed,
             round_number,
             setting.rounds,
             clients,
             self.weigh,
-            trainers=tuple(trainer.at(round_number) for trainer in self.trainers),
+            trainers=tuple(one.at(round_number) for one in self.trainers),
+            counted=self.counted_samples(trainer.task.at(round_number).federation.train.sizes),
         )
 
     @property
@@ -270,7 +263,7 @@ class Composition:
     def planned_costs(self, round_number: int) -> PlannedCosts:
         """What a round of the average size has."""
         rate, work = 1.0 if self.privacy is None else self.privacy.rate, self.setting.work
-        samples = self.participants(round_number).samples.tolist()
+        samples = self.participants(round_number).sizes.tolist()
         return PlannedCosts(rate * len(samples), round(rate * sum(work.steps_for(count) for count in samples)))
 
     def reachable(self, clients: Sequence[int]) -> Sequence[int]:

@@ -82,6 +82,9 @@ def score_models(run: Composition, engine: Engine, state: RunState) -> tuple[dic
             ids, groups, *(column.tolist() for column in (*counts, values, losses)), strict=True
         )
     ]
+    for row, counted in zip(rows, run.counted_samples(federation.train.sizes)[index].tolist(), strict=True):
+        if counted < row["train"]:
+            row["counted"] = counted
     if "global" in columns:
         for row, value in zip(rows, columns["global"].tolist(), strict=True):
             row[f"global_{name}"] = value

@@ -6,7 +6,7 @@ them and knows nothing of methods.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
@@ -138,6 +138,10 @@ class Engine(Protocol):
     def take_exclusions(self) -> list[dict[str, Any]]:
         """Return, once, the clients whose answers did not count since the last call, and why."""
 
+    @property
+    def exhausted(self) -> Collection[int]:
+        """The clients that have said in this round that their privacy budget is spent."""
+
     def close(self) -> None:
         """End workers and connections."""
 
@@ -170,6 +174,11 @@ class LocalEngine:
             results.append(replace(answer, reply={}).pack())
         total, up, down = play_sum(step, session, rows)
         return Summed(total, results, up, down)
+
+    @property
+    def exhausted(self) -> Collection[int]:
+        """Nobody: here the run counts what its clients spend."""
+        return ()
 
     def exclude(self, client: int, name: str, what: str, reason: str) -> None:
         """Note it for the round's record."""

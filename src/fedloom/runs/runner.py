@@ -19,6 +19,7 @@ from fedloom.core.errors import Abandoned, FedloomError, Stopped, unwritable
 from fedloom.core.task import Task
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.full_disk import explain_full_disk
+from fedloom.files.resume_command import resume_command
 from fedloom.registry.code_consent import remember_notes
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.confusion import count_confusion
@@ -134,8 +135,8 @@ def _state_to_resume(prepared: Prepared, folder: Path, from_round: int | None) -
     history = History.load(folder)
     if history.stopped is not None and from_round is None:
         raise FedloomError(
-            f"{folder} has ended ({history.stopped.rstrip('.')}): fedloom resume --from-round N continues from "
-            "an earlier round, with other settings."
+            f"{folder} has ended ({history.stopped.rstrip('.')}): {resume_command(folder)} --from-round N continues "
+            "from an earlier round, with other settings."
         )
     began_with, now = history.config.get("made_by", {}), prepared.plain["made_by"]
     if scores_of(history.config) != scores_of(prepared.plain):

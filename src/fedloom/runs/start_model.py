@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.files.json_text import parse_json
+from fedloom.files.limits import SETTINGS, read_limited
 from fedloom.runs.folder.checkpoint import read_server_state
 from fedloom.runs.folder.fingerprint import hash_tensor
 from fedloom.runs.folder.manifest import read_checked
@@ -77,7 +78,7 @@ def _weights(file: Path, path: str) -> dict[str, Tensor]:
 def _check_digest(file: Path) -> None:
     """Refuse the weights of a saved model that are not those which its folder lists."""
     try:
-        listed = parse_json((file.parent / "model.json").read_bytes())["files"][file.name]
+        listed = parse_json(read_limited(file.parent / "model.json", SETTINGS))["files"][file.name]
     except (OSError, ValueError, KeyError, TypeError):
         return  # a file of weights alone, or a model of an earlier version
     if file.is_file():

@@ -22,8 +22,9 @@ from fedloom.registry.validation import read_toml
 from fedloom.reports.explore_data import score_titles
 from fedloom.rounds.score import ACCURACY, scores_of
 from fedloom.runs.folder.folder_lock import lock_holder
-from fedloom.runs.folder.manifest import refuse_strange_files
+from fedloom.runs.folder.manifest import manifest_paths, newest_manifest, refuse_strange_files
 from fedloom.runs.folder.metrics_file import FINISHED, METRICS
+from fedloom.runs.folder.run_files import read_partition
 from fedloom.watch.log_tail import log_tails
 from fedloom.watch.run_records import RunRecords
 from fedloom.watch.status import Curve, Kind, Participant, Phase, Status
@@ -54,6 +55,7 @@ class StatusReader:
         self._config_stamp: tuple[Path, int] | None = None
         self._names: list[str] = []
         self._sizes: list[int] = []
+        self._oddities: list[str] = []
         self._read_at, self._status = float("-inf"), Status(self.kind, str(folder), folder.name, "waiting")
         self._configs = 0
         self.records = RunRecords(self.run, ())
@@ -124,7 +126,7 @@ class StatusReader:
             revoked=deployment.revoked(settings) if deployment and settings else {},
             serving=facts.serving if facts else False,
             audit=_audit_words(deployment.audit()) if deployment else "",
-            notes=[f"{records.tail.damaged} lines of {METRICS} are not records."] if records.tail.damaged else [],
+            notes=[*self._oddities, *_damaged_lines(records.tail.damaged)],
             outcome=facts.outcome if facts else {},
         )
 
@@ -142,7 +144,7 @@ class StatusReader:
         refuse_strange_files(self.run)
         self._config, self._config_stamp, self._configs = read_toml(path), stamp, self._configs + 1
         self.records = RunRecords(self.run, [curve.name for curve in _curves(self._config)])
-        self._names, self._sizes = _partition(self.run)
+        self._names, self._sizes, self._oddities = _partition(self.run)
 
     def _simulated_phase(self, last: int | None, rounds: int | None) -> tuple[Phase, str, int | None]:
         holder = lock_holder(self.folder)
@@ -282,22 +284,29 @@ def _curves(config: Mapping[str, Any]) -> list[Curve]:
     ]
 
 
+def _damaged_lines(count: int) -> list[str]:
+    return [f"{count} lines of {METRICS} are not records."] if count else []
+
+
 def _versions(config: Mapping[str, Any]) -> dict[str, str]:
     made_by = config.get("made_by")
     known = made_by if isinstance(made_by, Mapping) else {}
     return {name: printable_line(str(known[name]), 40) for name in ("fedloom", "torch") if name in known}
 
 
-def _partition(run: Path) -> tuple[list[str], list[int]]:
-    """The clients' names and numbers of training samples, as far as the run has stored them."""
-    from fedloom.deploy.participant_folder import read_json
-
-    table = read_json(run / "partition.json")
+def _partition(run: Path) -> tuple[list[str], list[int], list[str]]:
+    """The clients' names and numbers of training samples, as far as the run has stored them, and what is odd there."""
+    try:
+        table = read_partition(run, newest_manifest(run) if manifest_paths(run) else None)
+    except FedloomError as damage:
+        return [], [], [printable_line(str(damage), 300)]
+    except (OSError, ValueError):  # one of an old version that cannot be read
+        return [], [], []
     try:
         names = [printable_line(str(name), 80) for name in table.get("client_names", [])]
-        return names, [sum(map(int, counts)) for counts in table.get("counts", [])]
+        return names, [sum(map(int, counts)) for counts in table.get("counts", [])], []
     except (TypeError, ValueError, AttributeError):
-        return [], []
+        return [], [], []
 
 
 def _worst_first(participants: list[Participant]) -> list[Participant]:

@@ -14,12 +14,14 @@ from safetensors.torch import load_file, save_file
 
 import fedloom as fl
 from fedloom.cli.flows.app import flows
+from fedloom.runs.folder.checkpoint import save_start
 from fedloom.runs.results.client_model import client_model, client_standalone_model
 from fedloom.tasks.flows.formats.flow_json import write_flow
 from fedloom.tasks.flows.learning.recommender import Recommender
 from fedloom.tasks.flows.rules import PLATFORM
 from support import small_flows
 from support.command_line import json_output, output, refusal
+from support.folders import vouch_again
 from support.paths import FLOW_EXAMPLES
 
 METHODS = ("fedavg", "fedavg+fedpredict", "fedrep", "fedhybridavglgdual:threshold=24", "fedavg+finetune")
@@ -155,10 +157,10 @@ def test_a_run_whose_data_or_models_are_gone_says_so(folder: Path, tmp_path: Pat
     shutil.copytree(folder / "fedavg", run)
     config = (run / "config.toml").read_text()
     (run / "config.toml").write_text(config.replace(str(folder / "own"), str(tmp_path / "own")))
-    for manifest in (run / "checkpoints").glob("manifest-*"):  # they vouch for the config as it was
-        manifest.unlink()
+    vouch_again(run)
     assert client_model(run, "north").client == "north"
     shutil.rmtree(run / "checkpoints")
+    save_start(run)
     with pytest.raises(fl.FedloomError, match="has no checkpoint yet"):
         client_model(run, "north")
     (tmp_path / "own" / "north" / "0.json").unlink()

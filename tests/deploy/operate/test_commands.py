@@ -82,6 +82,19 @@ def test_a_run_is_followed_to_its_outcome(tmp_path):
     assert [record["round"] for record in seen] == [0, 1]
 
 
+def test_what_a_limit_cuts_of_a_site_is_said_at_the_terminal(tmp_path):
+    reason = "announces 1,493 training samples; 529 of them count (max_share = 0.5)"
+    remarks = [
+        {"client": 0, "name": "north", "what": "claim", "reason": reason},
+        {"client": 1, "name": "south", "what": "update", "reason": "moved by 9"},
+    ]
+    (tmp_path / "metrics.jsonl").write_bytes(lines({"round": 1, "remarks": remarks}))
+    (tmp_path / OUTCOME).write_text(json.dumps({"stopped": None}))
+    said: list[str] = []
+    _follow(tmp_path, RecordTail(tmp_path / "metrics.jsonl"), said.append, lambda _: None)
+    assert said == [f"From round 1 on, north {reason}."]
+
+
 def test_a_server_half_that_died_has_no_outcome(tmp_path):
     gone = subprocess.Popen(["/bin/sh", "-c", "exit 0"])
     gone.wait()

@@ -152,7 +152,7 @@ def test_a_channel_an_aggregator_and_an_adversary_give_the_simulators_bytes(meth
     if method in MORE_DATA:
         seams["task"] = {**TINY["task"], **MORE_DATA[method]}
     made = Plan.of("fedharm:a=1" if method == "fedharm" else spec_of(method), **seams)  # its model has no stages
-    local = Local(made, tmp_path, max_norm=1e6, max_share=1.0)  # one of the graphs has more than half of the nodes
+    local = Local(made, tmp_path, max_norm=1e6)
     history, expected = local.play(), simulate(made)
     assert exclusions(history) == []
     assert history.records == expected.records
@@ -203,7 +203,7 @@ def test_scores_of_sites_are_refused_beside_a_private_mean():
 def test_widths_of_one_network_with_error_feedback_give_the_simulators_bytes(method, tmp_path):
     task = {**TINY["task"], "models": {"mlp:hidden=[8]": [0, 1], "mlp:hidden=[3]": [2]}}
     made = Plan.of(method, task={k: v for k, v in task.items() if k != "model"}, channel=SEAMS["channel"])
-    history = Local(made, tmp_path, max_norm=1e6, max_share=1.0).play()
+    history = Local(made, tmp_path, max_norm=1e6).play()
     assert torch.equal(history.row, simulate(made).row)
 
 

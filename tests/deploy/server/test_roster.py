@@ -277,11 +277,11 @@ def test_sizes_that_change_are_said():
     ],
 )
 def test_a_huge_claim_is_cut_and_said_once(claim, counts, why):
-    transport, everyone = roster()
+    transport, everyone = roster(max_share=0.5)
     transport.meddle = answer_with(1, train=claim)
     everyone.wait_for_all(lambda _: None)
     assert everyone.sizes[1].train == claim
-    assert everyone.counted == everyone.sizes | {1: ClientSizes(counts, 0, 5, 15)}
+    assert {client: limit.most for client, limit in everyone.limits.items()} == {1: counts}
     ((client, text),) = everyone.take_remarks()
     assert client == 1
     assert re.match(f"announces {claim:,} training samples; {counts} of them count {why}", text)
@@ -289,13 +289,13 @@ def test_a_huge_claim_is_cut_and_said_once(claim, counts, why):
 
 
 def test_a_size_that_the_operator_states_is_believed_up_to_there():
-    transport, everyone = roster(sizes={"south": 10**6}, max_share=1.0)
+    transport, everyone = roster(sizes={"south": 10**6})
     transport.meddle = answer_with(1, train=10**6)
     everyone.wait_for_all(lambda _: None)
-    assert everyone.counted == everyone.sizes
+    assert everyone.limits == {}
     transport.meddle, transport.since[1] = answer_with(1, train=10**9), 2.0
     everyone.present()
-    assert everyone.counted[1].train == 10**6
+    assert everyone.limits[1].most == 10**6
     assert "(the size that deploy.toml states under [sizes])" in everyone.take_remarks()[-1][1]
 
 

@@ -18,6 +18,7 @@ from fedloom.deploy import saved_model as saved
 from fedloom.deploy.audit_log import AUDIT, read_audit
 from fedloom.deploy.flower.control import public_key
 from fedloom.deploy.operate.commands import _go_back, _put_aside
+from fedloom.deploy.protocol.wire import SiteAnswer, unpack
 from fedloom.deploy.server.deployed_engine import DeployedEngine
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.serve import prepare_deployed_run, serve
@@ -26,10 +27,23 @@ from fedloom.deploy.settings import PolicySettings, ServerSettings, SiteData, Si
 from fedloom.deploy.site import request_count
 from fedloom.deploy.site.process import SiteProcess
 from fedloom.deploy.site.state import SiteState
+from fedloom.privacy.client_ledger import LocalLedger
+from fedloom.reports.left_out_sites import left_out_table
 from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.runs.results.history import History
 from fedloom.runs.runner import execute
-from support.local_transport import NAMES, Local, LocalTransport, Plan, Sent, node_keys, quick, simulate, tamper_with
+from support.local_transport import (
+    NAMES,
+    TINY,
+    Local,
+    LocalTransport,
+    Plan,
+    Sent,
+    node_keys,
+    quick,
+    simulate,
+    tamper_with,
+)
 
 pytest.importorskip("cryptography", reason="cryptography is not installed: no folders are made")
 from fedloom.deploy.provision import folders, membership
@@ -516,3 +530,130 @@ def test_the_shared_model_is_scored_on_all_that_the_evaluator_has_however_much_t
         roster.sizes[len(NAMES)] = ClientSizes(1, 0, samples, samples)
         roster.on_join()
         assert len(prepared.composition.task.federation.global_test) == samples
+
+
+# -- organisations of very different sizes (fault 69)
+
+UNEQUAL = {
+    "task": {
+        **TINY["task"],
+        "partition": {"name": "quantities", "sizes": [1120, 292, 104]},  # of digits 74 %, 19 % and 7 %
+        "metrics": ["accuracy", "macro_f1"],
+    },
+    "eval_every": 1,
+}
+"""Three organisations, of which one has three quarters of the data."""
+
+
+@pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedprox"])
+def test_by_default_unequal_organisations_give_the_simulators_run_with_its_records(method, tmp_path):
+    made = Plan.of(method, **UNEQUAL)
+    local = Local(made, tmp_path)
+    assert local.settings == ServerSettings(sites=list(local.names), deadline=0.25, join_timeout=0.1)
+    history, expected = local.play(), simulate(made)
+    assert history.records == expected.records  # no remark and no exclusion either
+    assert history.clients == expected.clients
+    assert torch.equal(history.row, expected.row)
+
+
+@pytest.mark.parametrize(
+    ("limit", "counted", "reason"),
+    [({"max_share": 0.5}, None, "max_share = 0.5"), ({"sizes": {"north": 300}}, 300, r"states under [sizes]")],
+)
+def test_a_limit_cuts_a_weight_and_no_number_of_the_records(limit, counted, reason, tmp_path):
+    made = Plan.of("fedavg", **UNEQUAL)
+    history, free = Local(made, tmp_path, **limit).play(), simulate(made)
+    sizes = made.runtime.training.task.federation.train.sizes.tolist()
+    counted = counted or sum(sizes[1:])
+    assert counted < sizes[0]
+    assert not torch.equal(history.row, free.row)
+    (remark,) = history.records[1]["remarks"]
+    assert (remark["name"], remark["what"]) == ("north", "claim")
+    assert f"announces {sizes[0]:,} training samples; {counted:,} of them count" in remark["reason"]
+    assert reason in remark["reason"]
+    assert [row["train"] for row in history.clients] == sizes
+    assert [row.get("counted") for row in history.clients] == [counted, None, None]
+    for mine, theirs in zip(history.records, free.records, strict=True):
+        assert [mine[key] for key in ("selected", "steps", "bytes_up")] == [
+            theirs[key] for key in ("selected", "steps", "bytes_up")
+        ]
+    # Before the first round all models are the same: so metrics are those of the simulation, weighted by true sizes.
+    assert history.records[0]["metrics"] == free.records[0]["metrics"]
+    assert f"{counted:,} of them count" in "".join(left_out_table({"fedavg": [history]}))
+
+
+@pytest.mark.parametrize("weight_by", ["samples", "steps"])
+def test_a_cut_weight_is_the_weight_of_a_site_of_that_size(weight_by, tmp_path):
+    """By hand: the mean of the three models of one round, by as many samples as count."""
+    made = Plan.of("fedavg", **UNEQUAL | {"rounds": 1, "weight_by": weight_by, "eval_every": 0})
+    local = Local(made, tmp_path, max_share=0.5)
+    history = local.play()
+    sent = [s for s in local.transport.sent if s.request.kind == "update"]
+    answers = [unpack(one.answer, SiteAnswer, 1 << 40)[1] for one in sent]
+    samples, steps = ([int(answer[name]) for answer in answers] for name in ("samples", "steps"))
+    most = samples[1] + samples[2]
+    weights = {"samples": [most, *samples[1:]], "steps": [steps[0] * most // samples[0], *steps[1:]]}[weight_by]
+    rows = torch.cat([answer["reply/row"] for answer in answers]).double()
+    mean = torch.tensor(weights, dtype=torch.float64) @ rows / sum(weights)
+    torch.testing.assert_close(history.row.double(), mean, rtol=1e-5, atol=1e-6)
+
+
+# -- what a server's folder says when something is wrong (faults 64, 65)
+
+
+def interrupted(tmp_path: Path) -> Local:
+    """A deployment that stopped after its first round, and whose partition has a flipped byte."""
+    local = Local(plan(), tmp_path, min_clients=3, retries=0, join_timeout=0.03)
+    (tmp_path / "deploy.toml").touch()
+    local.transport.meddle = tamper_with(0, 2, lambda _: b"")
+    with pytest.raises(FedloomError, match="round 2 was abandoned"):
+        local.play()
+    local.transport.meddle = lambda sent: sent.answer
+    path = local.run / "partition.json"
+    content = bytearray(path.read_bytes())
+    content[content.index(b"[[") + 2] ^= 1
+    path.write_bytes(content)
+    return local
+
+
+def test_a_flipped_byte_of_a_deployed_runs_partition_is_said_with_the_right_command_and_mended(tmp_path, caplog):
+    local = interrupted(tmp_path)
+    with pytest.raises(FedloomError, match=rf"partition.json was changed .*: fedloom deploy run {tmp_path} writes it"):
+        History.load(local.run)
+    local.play()
+    assert "partition.json is not what the run wrote: it is written again" in caplog.text
+    assert same(History.load(local.run), simulate(plan()))
+
+
+def test_a_flipped_byte_of_the_partition_is_said_although_it_cannot_be_written_again(tmp_path):
+    local = interrupted(tmp_path)
+    local.settings = local.settings.model_copy(update={"min_clients": 1})
+    local.transport.away.add(SOUTH)  # nothing is known of its data now
+    with pytest.raises(FedloomError, match=r"partition.json was changed .* clients have other data by now: restore it"):
+        local.play()
+
+
+def test_a_run_whose_budgets_are_spent_ends_like_any_other_and_sites_have_their_models(tmp_path):
+    pytest.importorskip("dp_accounting", reason="needs dp-accounting")
+    noise = 'name = "localnoise"\nnoise = 4.0\nclip = 0.5\n'
+    epsilon = 1.0001 * LocalLedger(4.0, 1e-5).epsilon(1, 2)
+    (tmp_path / "run.toml").write_text(
+        'rounds = 3\neval_every = 0\nexecution = "loop"\n[task]\nname = "digits"\nclients = 3\nmodel = "mlp"\n'
+        f'model_options = {{hidden = 8}}\n[method]\nname = "fedavg"\n[[channel]]\n{noise}epsilon = {epsilon!r}\n'
+    )
+    said: list[str] = []
+    made = folders.init(tmp_path / "run.toml", tmp_path / "deploy", NAMES, rehearsal=True, say=said.append)
+    assert "localnoise lasts for 2 of 3 rounds" in said[0]
+    server = made[0]
+    settings = load_server(server).model_copy(update={"join_timeout": 0.1, "deadline": 2.0, "retries": 0})
+    (server / "deploy.toml").write_bytes(to_toml(settings))
+    sites = [SiteProcess.open(folder) for folder in made[1:]]
+    transport = LocalTransport({client: site.answer for client, site in enumerate(sites)})
+    transport.keys = {client: public_key(server / "keys" / f"{name}.pub") for client, name in enumerate(NAMES)}
+    serve(transport, server)
+    outcome = json.loads((server / "run/outcome.json").read_text())
+    assert outcome["stopped"].startswith(
+        "the privacy budgets of 3 of 3 clients do not last for round 3: the model of round 2 is the last"
+    )
+    assert [saved.model_at(folder).about.round for folder in made[1:]] == [2, 2, 2]
+    assert History.load(server / "run").stopped == outcome["stopped"]

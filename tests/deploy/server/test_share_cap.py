@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedloom.data.tables.schema import ClientSizes
-from fedloom.deploy.server.share_cap import PLAUSIBLE, counted_claims
+from fedloom.deploy.server.share_cap import PLAUSIBLE, SampleLimit, sample_limits
 
 
 def sizes(*train: int) -> dict[int, ClientSizes]:
@@ -16,19 +16,19 @@ def sizes(*train: int) -> dict[int, ClientSizes]:
 def counted(
     *train: int, sites: int | None = None, max_share: float = 0.5, stated: dict[int, int] | None = None
 ) -> list[int]:
-    claims = counted_claims(sizes(*train), sites or len(train), max_share, stated or {})
-    return [claim.sizes.train for claim in claims.values()]
+    limits = sample_limits(sizes(*train), sites or len(train), max_share, stated or {})
+    return [limits[client].most if client in limits else number for client, number in enumerate(train)]
 
 
 def test_an_implausible_claim_counts_as_the_median_of_the_others():
     assert counted(10**9, 40, 60) == [50, 40, 60]
     assert counted(10**9, 40, 60, max_share=1.0) == [50, 40, 60]
-    assert "implausible" in counted_claims(sizes(10**9, 40, 60), 3, 0.5, {})[0].reason
+    assert "implausible" in sample_limits(sizes(10**9, 40, 60), 3, 0.5, {})[0].reason
 
 
 def test_a_plausible_claim_counts_up_to_what_all_others_have():
     assert counted(300, 40, 60) == [100, 40, 60]
-    assert counted_claims(sizes(300, 40, 60), 3, 0.5, {})[0].reason == "max_share = 0.5"
+    assert sample_limits(sizes(300, 40, 60), 3, 0.5, {})[0].reason == "max_share = 0.5"
     assert counted(100, 40, 60) == [100, 40, 60]
     assert counted(300, 40, 60, max_share=1.0) == [300, 40, 60]
 
@@ -56,5 +56,6 @@ def test_the_largest_share_is_the_allowed_one(train, share):
         assert found == train
 
 
-def test_other_sizes_are_as_announced():
-    assert counted_claims(sizes(100, 1, 1), 3, 0.5, {})[0].sizes == ClientSizes(2, 1, 2, 103)
+def test_only_those_that_are_cut_have_a_limit():
+    assert sample_limits(sizes(100, 1, 1), 3, 0.5, {}) == {0: SampleLimit(2, "max_share = 0.5")}
+    assert sample_limits(sizes(100, 1, 1), 3, 1.0, {}) == {}

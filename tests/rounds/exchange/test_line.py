@@ -25,7 +25,7 @@ from fedloom.rounds.exchange.line import describe_line, line_of
 from fedloom.rounds.exchange.protection import Protection
 from fedloom.rounds.exchange.screening import ReplyScreening
 from fedloom.rounds.exchange.silence import Silence
-from fedloom.runs.folder.checkpoint import load_checkpoint
+from fedloom.runs.folder.checkpoint import load_checkpoint, save_start
 from support.paths import DOCS
 from support.silent_clients import missing, play_run, prepare_run
 from support.synthetic import SIZES, cohort, small_task
@@ -130,6 +130,7 @@ def test_a_run_that_was_stopped_after_its_prelude_does_not_play_it_twice(tmp_pat
     run(Rehearsed(), rounds=3, out=tmp_path / "whole")
     run(Rehearsed(), rounds=3, out=tmp_path / "stopped")
     shutil.rmtree(tmp_path / "stopped" / "checkpoints")
+    save_start(tmp_path / "stopped")
     (tmp_path / "stopped" / "clients.json").unlink()
     fl.resume(tmp_path / "stopped", task=small_task(), method=Rehearsed())
     for name in ("metrics.jsonl", "checkpoints/round-000003.safetensors"):

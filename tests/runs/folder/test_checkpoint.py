@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import pickletools
+import re
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -19,7 +22,7 @@ from fedloom.files.atomic_write import write_atomic
 from fedloom.rounds.client_states import ClientStates
 from fedloom.rounds.run_state import RunState
 from fedloom.runs.folder import checkpoint
-from fedloom.runs.folder.checkpoint import load_checkpoint, save_checkpoint
+from fedloom.runs.folder.checkpoint import load_checkpoint, read_server_state, save_checkpoint
 from fedloom.runs.folder.recover import recover
 from support.synthetic import federation, mlp
 
@@ -113,13 +116,46 @@ def test_kept_rows_of_a_round_that_never_finished_are_forgotten(tmp_path):
     assert not (tmp_path / "checkpoints" / "kept-000002.safetensors").exists()
 
 
-def test_a_checkpoint_without_a_manifest_is_read_and_not_resumed(tmp_path):
-    run(tmp_path / "old", "local")
-    for path in (tmp_path / "old" / "checkpoints").glob("manifest-*"):
+LOST = r"checkpoints has no manifest, so nothing in .* can be checked: restore the folder from a copy, or start"
+
+
+def test_a_folder_that_has_lost_its_manifests_is_refused_by_every_reader(tmp_path):
+    folder = tmp_path / "run"
+    run(folder, "local")
+    for path in (folder / "checkpoints").glob("manifest-*"):
         path.unlink()
-    assert load_checkpoint(tmp_path / "old", 3).round == 4
-    with pytest.raises(FedloomError, match=r"checkpoints has no manifest: restore the folder from a copy, or start"):
-        fl.resume(tmp_path / "old", task=small_task())
+    readers: list[Callable[[], object]] = [
+        lambda: load_checkpoint(folder, 3),
+        lambda: read_server_state(folder),
+        lambda: fl.History.load(folder),
+        lambda: fl.resume(folder, task=small_task()),
+    ]
+    for read in readers:
+        with pytest.raises(FedloomError, match=LOST):
+            read()
+    shutil.rmtree(folder / "checkpoints")
+    with pytest.raises(FedloomError, match=LOST):
+        fl.History.load(folder)
+
+
+def test_a_checkpoint_of_a_version_without_manifests_is_read(tmp_path):
+    folder = tmp_path / "old"
+    run(folder, "local")
+    for path in (folder / "checkpoints").glob("manifest-*"):
+        path.unlink()
+    config = (folder / "config.toml").read_text()
+    marked = re.sub(r'(?m)^fedloom = ".*"$', 'fedloom = "0.5.0"', config)
+    (folder / "config.toml").write_text(re.sub(r'(?m)^format = ".*"\n', "", marked))
+    assert load_checkpoint(folder, 3).round == 4
+
+
+def test_a_run_that_was_killed_before_its_first_manifest_is_resumed(tmp_path):
+    folder = tmp_path / "run"
+    run(folder, "local")
+    for path in folder.iterdir():
+        if path.name not in ("config.toml", "partition.json"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert len(fl.resume(folder, task=small_task()).records) == 5
 
 
 @pytest.mark.parametrize("method", ["fedyogi", "local"])

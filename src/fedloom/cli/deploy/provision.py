@@ -46,13 +46,15 @@ def init(
     """
     from fedloom.deploy.provision.folders import init as write
 
-    names = [name.strip() for name in clients.split(",") if name.strip()]
+    names, sentences = [name.strip() for name in clients.split(",") if name.strip()], list[str]()
     folders = write(
         run_file, out, names, evaluator=evaluator, host=host, port=port, control_port=control_port, proxy=proxy,
-        rehearsal=rehearsal, days=days, requests=requests or (),
+        rehearsal=rehearsal, days=days, requests=requests or (), say=sentences.append,
     )  # fmt: skip
     for folder in folders:
         say(f"{folder}")
+    for sentence in sentences:
+        say(sentence)
     say("Give each folder to its participant alone; keep the authority's. Each has a README.md.")
 
 

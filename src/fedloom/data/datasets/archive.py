@@ -15,6 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 
 from fedloom.core.errors import FedloomError
+from fedloom.files.limits import check_bytes, gunzip, most_data
 
 LIMIT = 2 << 30
 
@@ -52,17 +53,6 @@ class Members:
             return gunzip(data, f"{self.source}:{name}") if name.endswith(".gz") else data
         except (OSError, EOFError, zipfile.BadZipFile, tarfile.TarError, zlib.error) as error:
             raise FedloomError(f"{self.source}: the file '{name}' is damaged: download it again.") from error
-
-
-def gunzip(data: bytes, what: str) -> bytes:
-    """Decompress gzip within the size limit."""
-    opener = zlib.decompressobj(wbits=31)
-    plain = opener.decompress(data, LIMIT)
-    if opener.unconsumed_tail:
-        raise FedloomError(f"{what} is larger than {LIMIT >> 30} GiB when decompressed: refused.")
-    if not opener.eof:
-        raise FedloomError(f"{what} ends too early: download it again.")
-    return plain
 
 
 @contextmanager
@@ -132,5 +122,4 @@ def _open_tar(archive: tarfile.TarFile, member: tarfile.TarInfo) -> Callable[[],
 
 
 def _allow(name: str, size: int) -> None:
-    if size > LIMIT:
-        raise FedloomError(f"the member '{name}' has {size >> 20} MiB, more than {LIMIT >> 30} GiB: refused.")
+    check_bytes(f"the member '{name}'", size, min(LIMIT, most_data()))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +19,8 @@ import numpy as np
 from fedloom.core.errors import FedloomError
 from fedloom.data.datasets.archive import Members, open_members
 from fedloom.data.folder import read_tsv_columns, write_arrays, write_tsv
+from fedloom.files.json_text import parse_json
+from fedloom.files.limits import most_json, read_limited
 
 IDX_FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 _IDX_TYPES = {8: ">u1", 9: ">i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
@@ -48,7 +49,7 @@ def _table(source: Path, header: list[str]) -> Iterator[tuple[str, ...]]:
 def _leaf_lines(source: Path) -> Iterator[tuple[str, ...]]:
     """LEAF's all_data: a user is PLAY_ROLE; its text is ``raw``, or its first window and every next character."""
     try:
-        users: dict[str, Any] = json.loads(source.read_bytes())["user_data"]
+        users: dict[str, Any] = parse_json(read_limited(source, most_json()))["user_data"]
         for user, data in users.items():
             text = data.get("raw") or data["x"][0] + "".join(data["y"])
             if not isinstance(text, str):

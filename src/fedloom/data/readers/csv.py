@@ -12,7 +12,8 @@ import gzip
 import io
 import itertools
 import zlib
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -20,8 +21,21 @@ from typing import TextIO
 import numpy as np
 
 from fedloom.core.errors import FedloomError
+from fedloom.files.limits import (
+    LONGEST_LINE,
+    PACKED,
+    SMALL,
+    TooLarge,
+    check_bytes,
+    check_columns,
+    check_size,
+    most_data,
+)
 
 CHUNK = 20_000
+"""The most rows that are in memory as texts."""
+CELLS = 4_000_000
+"""The most cells that are."""
 SEPARATORS = (",", ";", "\t")
 MISSING = frozenset(
     ("", "NA", "N/A", "n/a", "NaN", "nan", "-nan", "<NA>", "#N/A", "NULL", "null", "None", "NaT", "?"),
@@ -39,13 +53,15 @@ def csv_rows(path: Path) -> Iterator[Rows]:
             error.
     """
     with _readable(path), _open(path) as file:
-        first = _first_row(file)
-        lines = csv.reader(itertools.chain([first], file), delimiter=separator(first, path))
+        text = _lines(file, path)
+        first = _first_row(text)
+        lines = csv.reader(itertools.chain([first], text), delimiter=separator(first, path))
         reader = (row for row in lines if any(cell.strip() for cell in row))
         header = [name.strip() for name in next(reader, [])]
+        check_columns(path.name, len(header))
         yield [header]
-        seen = 0
-        while rows := list(itertools.islice(reader, CHUNK)):
+        seen, at_once = 0, max(1, min(CHUNK, CELLS // max(1, len(header))))
+        while rows := list(itertools.islice(reader, at_once)):
             for number, row in enumerate(rows, start=seen + 1):
                 if len(row) != len(header):
                     raise FedloomError(
@@ -65,18 +81,33 @@ def _readable(path: Path) -> Iterator[None]:
         raise FedloomError(f"{path.name} is not a readable CSV file in UTF-8 ({error}){hint}.") from error
 
 
-def _first_row(file: TextIO) -> str:
+def _lines(file: TextIO, path: Path) -> Iterator[str]:
+    """The lines of a file, as long as they are those of a table: a hole, or what packs to nothing, is not."""
+    packed, count, most = path.suffix.lower() == ".gz", 0, most_data()
+    if packed:
+        most = min(most, max(SMALL, PACKED * path.stat().st_size))
+    while line := file.readline(LONGEST_LINE):
+        if len(line) == LONGEST_LINE:
+            raise TooLarge(f"{path.name} has a line of more than {LONGEST_LINE:,} characters, so it is not a table.")
+        count += len(line)
+        if count > most:
+            check_bytes(f"{path.name}, unpacked," if packed else path.name, count, most)
+        yield line
+
+
+def _first_row(lines: Iterable[str]) -> str:
     """The first row that is not blank."""
-    return next((line for line in file if line.strip()), "")
+    return next((line for line in lines if line.strip()), "")
 
 
 def has_decimal_commas(path: Path) -> bool:
     """Whether a comma may stand before decimals: it does not separate the cells of the file."""
     with _readable(path), _open(path) as file:
-        return separator(_first_row(file), path) != ","
+        return separator(_first_row(_lines(file, path)), path) != ","
 
 
 def _open(path: Path) -> TextIO:
+    check_size(path, where=path.name)
     if path.suffix.lower() == ".gz":
         return io.TextIOWrapper(gzip.open(path, "rb"), encoding="utf-8-sig", newline="")  # type: ignore[arg-type,unused-ignore]
     return path.open(encoding="utf-8-sig", newline="")
@@ -111,9 +142,7 @@ def _read_columns(path: Path, text: Collection[str]) -> dict[str, np.ndarray]:
     header = list(next(chunks)[0])
     if not header:
         raise FedloomError(f"{path.name} is empty: the first row names the columns.")
-    twice = [name for name in header if header.count(name) > 1]
-    if twice:
-        raise FedloomError(f"{path.name} has the column '{twice[0]}' twice: give each column its own name.")
+    refuse_repeated(header, path.name)
     pieces: list[list[np.ndarray]] = [[] for _ in header]
     decimal_comma = has_decimal_commas(path)
     for rows in chunks:
@@ -122,6 +151,18 @@ def _read_columns(path: Path, text: Collection[str]) -> dict[str, np.ndarray]:
     if not pieces[0]:
         raise FedloomError(f"{path.name} has a header and no rows: add samples.")
     return {name: _join(found) for name, found in zip(header, pieces, strict=True)}
+
+
+def refuse_repeated(header: Sequence[str], where: str) -> None:
+    """Refuse a table in which two columns have one name.
+
+    Args:
+        header: The names of its columns.
+        where: What an error calls it.
+    """
+    for name, count in Counter(header).items():
+        if count > 1:
+            raise FedloomError(f"{where} has the column '{name}' twice: give each column its own name.")
 
 
 def _join(pieces: list[np.ndarray]) -> np.ndarray:

@@ -10,8 +10,11 @@ from pathlib import Path
 import numpy as np
 
 from fedloom.core.errors import FedloomError
+from fedloom.files.limits import check_size
 
 IMAGE_ENDINGS = (".png", ".jpg", ".jpeg")
+PIXEL, OVERHEAD = 8, 1 << 24
+"""The most bytes of a file per number of its image, and what it may have besides: colour profiles and the like."""
 _MODES = {"1": "L", "P": "RGB"}
 """The mode that black-and-white images and images with a palette are converted to."""
 
@@ -55,6 +58,7 @@ def read_image(path: Path, where: str, shape: tuple[int, ...]) -> np.ndarray:
     channels, height, width = shape
     if path.suffix.lower() not in IMAGE_ENDINGS:
         raise FedloomError(f"{where} is not a PNG or JPEG image: convert or remove it.")
+    check_size(path, OVERHEAD + PIXEL * channels * height * width, where)  # else a reader would skip through all of it
     try:
         with Image.open(path, formats=("PNG", "JPEG")) as image:
             if image.size != (width, height):

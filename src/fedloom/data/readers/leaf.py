@@ -6,13 +6,14 @@ whether each sample is for testing.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedloom.core.errors import FedloomError
+from fedloom.files.json_text import parse_json
+from fedloom.files.limits import most_json, read_limited
 
 ClientArrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray | None]
 
@@ -23,7 +24,7 @@ def read_leaf(path: Path) -> ClientArrays:
     for part, files in list_parts(path, "*.json"):
         for file in files:
             try:
-                users: dict[str, Any] = json.loads(file.read_bytes())["user_data"]
+                users: dict[str, Any] = parse_json(read_limited(file, most_json()))["user_data"]
                 pairs = [(str(user), data["x"], data["y"]) for user, data in users.items()]
             except (ValueError, KeyError, TypeError, AttributeError) as error:
                 raise FedloomError(

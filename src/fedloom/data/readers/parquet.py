@@ -9,7 +9,11 @@ from typing import Any
 import numpy as np
 
 from fedloom.core.errors import FedloomError
-from fedloom.data.readers.csv import text_cells
+from fedloom.data.readers.csv import refuse_repeated, text_cells
+from fedloom.files.limits import check_bytes, check_columns, check_size
+
+NUMBER = 8
+"""Bytes of a number in memory."""
 
 
 def _pyarrow() -> tuple[Any, Any]:
@@ -24,15 +28,17 @@ def _pyarrow() -> tuple[Any, Any]:
 def parquet_columns(path: Path, ignore: Collection[str] = ()) -> dict[str, np.ndarray]:
     """The columns of a file by name, but for those to ignore: float64 numbers, ``datetime64[s]`` times, else texts."""
     arrow, parquet = _pyarrow()
+    check_size(path, where=path.name)
     try:
+        about = parquet.read_metadata(path)
+        check_columns(path.name, about.num_columns)
+        check_bytes(f"{path.name}, unpacked,", NUMBER * about.num_rows * about.num_columns)
         table = parquet.read_table(path)
     except (OSError, arrow.ArrowException) as error:
         raise FedloomError(f"{path.name} is not a readable parquet file ({str(error)[:60]}).") from error
     if table.num_rows == 0 or not table.column_names:
         raise FedloomError(f"{path.name} has no rows: add samples.")
-    twice = [name for name in table.column_names if table.column_names.count(name) > 1]
-    if twice:
-        raise FedloomError(f"{path.name} has the column '{twice[0]}' twice: give each column its own name.")
+    refuse_repeated(table.column_names, path.name)
     for name in ignore:
         if name not in table.column_names:
             raise FedloomError(f"{path.name} has no column '{name}': its columns are {', '.join(table.column_names)}.")

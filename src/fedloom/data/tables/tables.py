@@ -130,13 +130,14 @@ def name_list(names: Collection[str]) -> str:
 
 def order_features(features: Sequence[str], wanted: Sequence[str], where: str) -> list[str]:
     """The feature columns in the file's order; where ``wanted`` names some, exactly these in its order."""
-    missing = [name for name in wanted if name not in features]
+    there, named = set(features), set(wanted)
+    missing = [name for name in wanted if name not in there]
     if missing:
         raise FedloomError(
             f"{where} has no feature column '{missing[0]}': it has {name_list(features)}, "
             f"and must have {name_list(wanted)}."
         )
-    extra = [name for name in features if name not in wanted] if wanted else []
+    extra = [name for name in features if name not in named] if wanted else []
     if extra:
         raise FedloomError(
             f"{where} has the column '{extra[0]}', which is not one of the features {name_list(wanted)}: remove or "

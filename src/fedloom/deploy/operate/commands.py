@@ -25,6 +25,7 @@ from fedloom.deploy.flower.server_half import MODULE as SERVER_HALF
 from fedloom.deploy.operate.programs import LogMark, is_listening
 from fedloom.deploy.operate.supervise import LinePrinter, pid_file
 from fedloom.deploy.participant_folder import (
+    CLAIM,
     FLOWER,
     OUTCOME,
     RUN,
@@ -211,14 +212,14 @@ def _follow(run_folder: Path, records: RecordTail, say: LinePrinter, observe: Ob
     """Show a run's rounds as they end; the outcome, or None if the server half died."""
     shown, started = "", time.monotonic()
     while True:
-        _show(records, observe)
+        _show(records, say, observe)
         waiting = read_json(run_folder / STATUS).get("waiting", "")
         if waiting and waiting != shown:
             shown = waiting
             say(f"Waiting: {waiting}.")
         outcome = read_json(run_folder / OUTCOME)
         if outcome:
-            _show(records, observe)
+            _show(records, say, observe)
             return outcome
         if (run_folder / SERVING).exists():
             if not is_serving(run_folder) and not (run_folder / OUTCOME).exists():
@@ -228,10 +229,13 @@ def _follow(run_folder: Path, records: RecordTail, say: LinePrinter, observe: Ob
         time.sleep(0.1)
 
 
-def _show(records: RecordTail, observe: Observer) -> None:
+def _show(records: RecordTail, say: LinePrinter, observe: Observer) -> None:
     for record in records.new():
         if "round" in record:  # the last line may say why the run stopped
             observe(record)
+        for remark in record.get("remarks", ()):
+            if remark["what"] == CLAIM:
+                say(f"From round {record['round']} on, {remark['name']} {remark['reason']}.")
 
 
 def _last_round(run_folder: Path) -> int:

@@ -35,6 +35,7 @@ from fedloom.deploy.settings import SiteSettings
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.formats import SETTINGS
 from fedloom.files.json_text import parse_json
+from fedloom.files.limits import most_json, read_limited
 from fedloom.losses.make_objective import make_objective
 from fedloom.metrics.make_metrics import with_metrics
 from fedloom.registry.validation import read_toml, validate
@@ -43,6 +44,7 @@ from fedloom.runs.folder.checkpoint import load_tensors
 from fedloom.runs.folder.fingerprint import hash_tensor
 from fedloom.runs.folder.old_folders import with_new_keys
 from fedloom.runs.prepare import (
+    Prepared,
     channel_steps,
     executions_of,
     hostile_clients,
@@ -94,6 +96,15 @@ class Blueprint:
         Args:
             sites: The names of the training sites, by client number.
         """
+        return Blueprint.with_run(config, sites)[0]
+
+    @staticmethod
+    def with_run(config: RunConfig, sites: Sequence[str]) -> tuple[Blueprint, Prepared]:
+        """The blueprint of a run, and the run with the run file's data.
+
+        Args:
+            sites: The names of the training sites, by client number.
+        """
         names = tuple(sites)
         task, algorithm = task_from_config(config), method_from_config(config)
         if config.start_from is not None:  # the blueprint holds the initial model
@@ -115,7 +126,8 @@ class Blueprint:
         first = InitialModel.of(task)
         others = () if task.architectures is None else tuple(map(InitialModel.of, task.by_architecture))
         server = None if schema.rehearsal_only else samples_at(federation, federation.server)
-        return Blueprint(resolve(plain), schema, first.row, communal, global_test, first.constants, others, server)
+        made = Blueprint(resolve(plain), schema, first.row, communal, global_test, first.constants, others, server)
+        return made, prepared
 
     def save(self, folder: Path, server: bool, paths: bool = True) -> None:
         """Write the files of a participant.
@@ -153,7 +165,7 @@ class Blueprint:
             if not (folder / name).is_file():
                 raise FedloomError(f"{folder} has no {name}: it is not a participant's folder, or it is incomplete.")
         try:
-            values = parse_json((folder / SCHEMA).read_bytes())
+            values = parse_json(read_limited(folder / SCHEMA, most_json()))
         except ValueError as error:
             raise FedloomError(f"{folder / SCHEMA} is not valid JSON ({error}): make the deployment again.") from None
         plain = with_new_keys(read_toml(folder / CONFIG), folder / CONFIG)

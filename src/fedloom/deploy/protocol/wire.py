@@ -97,6 +97,8 @@ class SiteAnswer(Header):
     """Whether the site stored a client state under this ticket."""
     lost: bool = False
     """Whether the client state that the request builds on is missing."""
+    spent: bool = False
+    """Whether the site's privacy budget does not allow what was asked, now or later."""
     about: dict[Name, Name | Whole] = Field(default_factory=dict, max_length=64)
     """A site's answer to the greeting: its versions and the number of samples in each part."""
 

@@ -10,13 +10,14 @@ import ipaddress
 import re
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedloom.config.resolve import read_run_file, resolve
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.audit_log import append, file_digest
+from fedloom.deploy.budget_rounds import budget_sentences
 from fedloom.deploy.participant_folder import KEYS, SERVER_FILE, SITE_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.deployability import own_data_error
@@ -55,6 +56,7 @@ def init(
     rehearsal: bool = False,
     days: int = 365,
     requests: Sequence[Path] = (),
+    say: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
     """Write the folders of a deployment.
 
@@ -69,6 +71,7 @@ def init(
         rehearsal: Whether every site uses its share of the run file's data.
         days: How long the certificates are valid.
         requests: Requests of sites that made their keys themselves; the folders of these have no private key.
+        say: Gets a sentence per privacy budget of the run: how long it lasts.
 
     Returns:
         The server's folder, then the sites'.
@@ -97,7 +100,7 @@ def init(
         raise FedloomError(f"port {port} is given twice: the port for sites and the control port must differ.")
     if out.exists() or out.is_symlink():
         raise FedloomError(f"{out} exists already: choose a new folder, or remove that one if it is not needed.")
-    blueprint = Blueprint.of(resolve(read_run_file(run_file), str(run_file)), sites)
+    blueprint, simulated = Blueprint.with_run(resolve(read_run_file(run_file), str(run_file)), sites)
     problem = None if rehearsal else own_data_error(blueprint.config, blueprint.schema)
     if problem is not None:
         raise FedloomError(f"{problem}, or give --rehearsal to try the deployment out on the run file's data.")
@@ -112,6 +115,8 @@ def init(
         for number, name in enumerate(everyone)
     ]
     _write_at_once(out, server, settings, blueprint, Authority.new(days), made_there)
+    for sentence in budget_sentences(simulated):
+        say(sentence)
     return [out / name for name in (SERVER, *everyone)]
 
 

@@ -28,6 +28,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.deploy.provision.change_files import change_files, finish_change
 from fedloom.deploy.provision.private_keys import NODE_KEY, SITE_KEY, make_node_key, make_private_key
 from fedloom.files.json_text import parse_json
+from fedloom.files.limits import SETTINGS, read_limited
 
 REQUEST = "request.json"
 _HASH = hashes.SHA384()
@@ -82,7 +83,7 @@ def _request_files(draft: Path, site: str) -> dict[str, bytes]:
 def read_request(path: Path) -> KeyRequest:
     """Read a site's request and check that its sender has the private keys."""
     try:
-        values = parse_json(path.read_bytes())
+        values = parse_json(read_limited(path, SETTINGS))
         request = x509.load_pem_x509_csr(values["certificate_request"].encode())
         node_key = values["node_key"].encode()
         node, signature, site = (

@@ -37,7 +37,8 @@ SERVER_NOTES = {
     "further counts with the usual size.",
     "sizes": "The most training samples of some sites, if you know them: west = 1000000. Without it, a claim of more "
     "than 1,000 times the median of the others counts as that median.",
-    "max_share": "The largest share of all training samples that one of three or more sites may count with.",
+    "max_share": "The largest share of all training samples that one of three or more sites may count with; 1.0 for "
+    "any, as in the simulation.",
     "max_samples": "The most training samples that a site may announce.",
     "cross_site": "Whether every site's model is evaluated on every site's data at the end; models then leave, and "
     "every site must allow it (model = true in [policy] of its site.toml).",

@@ -28,6 +28,7 @@ from fedloom.deploy.provision.certificates import AUTHORITY, SITE, public_key_of
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.formats import SIGNATURE as FORMAT
 from fedloom.files.json_text import parse_json
+from fedloom.files.limits import SETTINGS, read_limited
 
 SIGNATURE = SIGNATURE_FILE
 COVERED = (
@@ -86,7 +87,7 @@ def fits_signature(files: Mapping[str, bytes]) -> bool:
 def signed_digests(path: Path) -> dict[str, str]:
     """The digests in a ``signature.json``; its signature is not checked."""
     try:
-        written = parse_json(path.read_bytes())
+        written = parse_json(read_limited(path, SETTINGS))
         FORMAT.check(written["version"], path)
         files = written["files"]
         return {str(name): str(digest) for name, digest in files.items()}
@@ -113,7 +114,7 @@ def check_signature(folder: Path, draft: Path | None = None) -> None:
         )
     digests, key = signed_digests(path), public_key_of(place_of(AUTHORITY))
     try:
-        signature = base64.b64decode(parse_json(path.read_bytes())["signature"], validate=True)
+        signature = base64.b64decode(parse_json(read_limited(path, SETTINGS))["signature"], validate=True)
         key.verify(signature, _text(digests), ec.ECDSA(hashes.SHA384()))
     except (ValueError, KeyError, TypeError, InvalidSignature):
         raise FedloomError(

@@ -24,6 +24,7 @@ from fedloom.core.kept_rows import KeptRows
 from fedloom.core.message import Message
 from fedloom.core.model.sub_models import SubModelDraw
 from fedloom.deploy.flower.server_transport import ReceivedMessage, ServerTransport
+from fedloom.deploy.participant_folder import CLAIM
 from fedloom.deploy.protocol.message_validation import ExpectedAnswer, check_answer, is_silent
 from fedloom.deploy.protocol.reply_forms import ReplyForms, majority_form, reply_form
 from fedloom.deploy.protocol.score_validation import ScoreBounds, unusual_losses
@@ -72,6 +73,7 @@ class DeployedEngine:
         self.round = 0
         self.excluded: list[dict[str, Any]] = []
         self.remarks: list[dict[str, Any]] = []
+        self.exhausted: set[int] = set()
         self.pending = PendingRequests(transport, roster, settings, self._exclude)
         self.accepted: dict[int, str] = {}
         """The tickets of the accepted answers of an exchange, by client; empty if the client keeps no state."""
@@ -85,10 +87,11 @@ class DeployedEngine:
         round."""
         self.roster.wait_for(self.settings.min_clients)
         self.round = round_number
+        self.exhausted.clear()
         self.tickets.begin(round_number)
         if round_number:  # the round before the first may have no record
             for client, text in self.roster.take_remarks():
-                self.remark(client, self.roster.names[client], "claim", text)
+                self.remark(client, self.roster.names[client], CLAIM, text)
 
     def run(self, jobs: list[Job], message: Message, kept: Mapping[str, KeptRows]) -> Sequence[Tensors | None]:
         """Send each job to its client's site; None for a job without a valid answer."""
@@ -265,27 +268,16 @@ class DeployedEngine:
             # build on a state that it does not have.
             if answer.lost and answer.ticket == sent.request.ticket:
                 self.tickets.forget(sent.client)
+            if answer.spent and answer.ticket == sent.request.ticket:
+                self.exhausted.add(sent.client)
             check_answer(answer, tensors, sent.expected, self.settings)
         except RejectedMessage as why:
             self._exclude(sent.client, sent.request.kind, str(why))
             return
         self.pending.settle(sent.request.ticket)
-        results[sent.client] = self._with_counted_samples(sent.client, tensors)
+        results[sent.client] = tensors
         if sent.request.kind == "update":
             self.accepted[sent.client] = sent.request.ticket if answer.keeps else ""
-
-    def _with_counted_samples(self, client: int, tensors: Tensors) -> Tensors:
-        """An answer whose samples and steps are those that its site may count with.
-
-        A site's weight is its own claim. The roster caps it (``share_cap.py``), so its answers must not raise it again.
-        """
-        said, counted = self.roster.sizes[client].train, self.roster.counted[client].train
-        if "samples" not in tensors or counted >= said:
-            return tensors
-        found = {**tensors, "samples": torch.full_like(tensors["samples"], counted)}
-        if "steps" in tensors:  # whoever trained did so in a step at least
-            found["steps"] = torch.maximum(tensors["steps"] * counted // said, tensors["steps"].clamp(max=1))
-        return found
 
     def _exclude(self, client: int, kind: str, reason: str) -> None:
         name = self.roster.names[client]

@@ -18,7 +18,7 @@ from fedloom.deploy.flower.polling import POLL
 from fedloom.deploy.flower.server_transport import NodeInfo, ReceivedMessage, ServerTransport
 from fedloom.deploy.protocol.printable import printable_line
 from fedloom.deploy.protocol.wire import RejectedMessage, SiteAnswer, SiteRequest, pack, unpack
-from fedloom.deploy.server.share_cap import counted_claims
+from fedloom.deploy.server.share_cap import SampleLimit, sample_limits
 from fedloom.deploy.settings import ServerSettings
 
 log = logging.getLogger("fedloom")
@@ -44,10 +44,8 @@ class Roster:
         self.digests = {digest}
         """Digests of blueprints that fit the run; more than one if sites were added."""
         self.sizes: dict[int, ClientSizes] = {}
-        self.counted: dict[int, ClientSizes] = {}
-        """The sizes that sites count with: the announced ones, as far as they are plausible and allowed."""
-        self.reasons: dict[int, str] = {}
-        """Why not all training samples of some sites count."""
+        self.limits: dict[int, SampleLimit] = {}
+        """The sites that count with fewer training samples than they announced."""
         self.remarks: list[tuple[int, str]] = []
         """Who changed what it announced, until an engine takes it into a round's record."""
         self.cut: dict[int, str] = {}
@@ -179,17 +177,15 @@ class Roster:
     def _count_claims(self) -> None:
         settings = self.settings
         stated = {settings.sites.index(name): number for name, number in settings.sizes.items()}
-        claims = counted_claims(self.sizes, len(settings.sites), settings.max_share, stated)
-        self.counted = {client: claim.sizes for client, claim in claims.items()}
-        self.reasons = {client: claim.reason for client, claim in claims.items() if claim.reason}
+        self.limits = sample_limits(self.sizes, len(settings.sites), settings.max_share, stated)
 
     def take_remarks(self) -> list[tuple[int, str]]:
         """Return, once, what must be said of sites' announcements: who changed them, and whose claim is cut."""
         cut = {
-            client: f"announces {said.train:,} training samples; {self.counted[client].train:,} of them count "
-            f"({self.reasons[client]})"
-            for client, said in self.sizes.items()
-            if client in self.reasons
+            client: f"announces {self.sizes[client].train:,} training samples; {limit.most:,} of them count "
+            f"({limit.reason})"
+            for client, limit in self.limits.items()
+            if client in self.sizes
         }
         found = self.remarks + [(client, text) for client, text in cut.items() if self.cut.get(client) != text]
         self.remarks, self.cut = [], cut

@@ -48,9 +48,10 @@ from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings, load_server
 from fedloom.deploy.sum_keys import server_keys
 from fedloom.files.atomic_write import write_atomic
+from fedloom.files.full_disk import explain_full_disk
 from fedloom.files.json_text import parse_json
 from fedloom.rounds.composition import Composition
-from fedloom.runs.folder.checkpoint import load_checkpoint
+from fedloom.runs.folder.checkpoint import last_saved_round, load_checkpoint
 from fedloom.runs.folder.old_folders import read_run_values, refuse_other_version
 from fedloom.runs.folder.recover import recover
 from fedloom.runs.folder.run_files import NOTICES
@@ -71,7 +72,8 @@ def serve(transport: ServerTransport, folder: Path) -> None:
     _write(run / SERVING, {"process": os.getpid()})
     try:
         audit_log.append(folder, "run resumed" if (run / "config.toml").exists() else "run started")
-        history, left_out = _serve_run(transport, folder)
+        with explain_full_disk(run):
+            history, left_out = _serve_run(transport, folder)
         _write(run / OUTCOME, {"stopped": history.stopped} | ({"excluded": left_out} if left_out else {}))
         audit_log.append(folder, "run finished", reason=history.stopped)
     except FedloomError as why:
@@ -92,11 +94,11 @@ def _serve_run(transport: ServerTransport, folder: Path) -> tuple[History, list[
     run, made = folder / RUN, Blueprint.load(folder)
     settings = _settings_of_run(folder, made)
     blueprint = made.with_sites(settings.sites)
-    state = None
+    saved = None
     if (run / "config.toml").exists():
         refuse_other_version(run, read_run_values(run))
         recover(run)
-        state = load_checkpoint(run, len(blueprint.sites))
+        saved = last_saved_round(run)  # not the checkpoint: a partition that is damaged is mended only below
     keys = MemberKeys(folder, settings)
     roster = Roster(transport, settings, keys, _run_name(run, blueprint), blueprint.digest)
     places = range(len(made.sites), len(settings.sites))  # a site's folder names those who were there before it
@@ -118,7 +120,7 @@ def _serve_run(transport: ServerTransport, folder: Path) -> tuple[History, list[
             "deploy run."
         )
     prepared = prepare_deployed_run(blueprint, roster, settings)
-    tickets = Tickets(run / TICKETS, None if state is None else state.round)
+    tickets = Tickets(run / TICKETS, saved)
     runtime = prepared.composition.runtime()
     sum_keys = None if runtime.sum_step is None else server_keys(folder, blueprint.sites)
     engine = DeployedEngine(transport, roster, tickets, settings, runtime, sum_keys)
@@ -162,10 +164,10 @@ def _settings_of_run(folder: Path, made: Blueprint) -> ServerSettings:
 def prepare_deployed_run(blueprint: Blueprint, roster: Roster, settings: ServerSettings) -> Prepared:
     """The run over the server's task, which has sizes and no data; sites that join later change the sizes."""
     config = blueprint.config.model_copy(update={"checkpoint_every": 1})
-    task = blueprint.server_task(roster.counted)
+    task = blueprint.server_task(roster.sizes)
 
     def update_sizes() -> None:
-        federation, new = task.federation, blueprint.server_task(roster.counted).federation
+        federation, new = task.federation, blueprint.server_task(roster.sizes).federation
         for part in ("train", "valid", "test", "counted", "global_test"):
             object.__setattr__(federation, part, getattr(new, part))
         if settings.evaluator is not None:  # the shared model is evaluated on all samples of the evaluator
@@ -182,6 +184,7 @@ def prepare_deployed_run(blueprint: Blueprint, roster: Roster, settings: ServerS
         retries=settings.retries,
         screen=RelativeBounds(settings.max_ratio, ChangeClip(settings.clip_ratio, settings.clip_against)),
         present=roster.present,
+        sample_limits=lambda: {client: limit.most for client, limit in roster.limits.items()},
     )
 
     def on_join() -> None:

@@ -1,9 +1,10 @@
 """The share of one site: what it announces is a claim, so it counts with no more samples than is plausible and allowed.
 
 A claim of more than a thousand times the median of the others is implausible: it counts as that median, unless the
-operator has stated the site's size. Then a site counts with no more samples than its share allows: with the default
-share of a half, no site of three or more weighs more than all others together, whatever it claims. Where there are two
-sites only what is stated bounds them: nobody can know which of them is right.
+operator has stated the site's size. Then a site counts with no more samples than its share allows, if the operator has
+set one: with a half, no site of three or more weighs more than all others together, whatever it claims. Where there are
+two sites only what is stated bounds them: nobody can know which of them is right. Only weights are cut: what a site
+announced stays what records and metrics say of it.
 """
 
 from __future__ import annotations
@@ -22,22 +23,22 @@ PLAUSIBLE = 1000
 
 
 @dataclass(frozen=True)
-class CountedClaim:
-    """What a site counts with.
+class SampleLimit:
+    """What a site counts with that announces more than is plausible or allowed.
 
     Args:
-        sizes: Its sizes, with the training samples that count.
-        reason: Why not all of them do; empty if they do.
+        most: The training samples that count.
+        reason: Why the others do not.
     """
 
-    sizes: ClientSizes
-    reason: str = ""
+    most: int
+    reason: str
 
 
-def counted_claims(
+def sample_limits(
     sizes: Mapping[int, ClientSizes], sites: int, max_share: float, stated: Mapping[int, int]
-) -> dict[int, CountedClaim]:
-    """What sites count with: with what they announced, but for training samples beyond what is plausible and allowed.
+) -> dict[int, SampleLimit]:
+    """The limits of the sites that announce more training samples than are plausible and allowed, by client.
 
     Args:
         sizes: The announced sizes by client.
@@ -54,10 +55,7 @@ def counted_claims(
         _count_implausible_as_median(train, stated, reasons)
         if max_share < 1:
             _cut_to_share(train, max_share, reasons)
-    return {
-        client: CountedClaim(one._replace(train=train.get(client, one.train)), reasons.get(client, ""))
-        for client, one in sizes.items()
-    }
+    return {client: SampleLimit(train[client], reason) for client, reason in sorted(reasons.items())}
 
 
 def _count_implausible_as_median(train: dict[int, int], stated: Mapping[int, int], reasons: dict[int, str]) -> None:

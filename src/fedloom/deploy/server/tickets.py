@@ -14,6 +14,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.formats import TICKETS
 from fedloom.files.json_text import parse_json
+from fedloom.files.limits import most_json, read_limited
 
 
 class Tickets:
@@ -35,7 +36,7 @@ class Tickets:
     @staticmethod
     def _read(path: Path, finished: int) -> dict[int, str]:
         try:
-            book = parse_json(path.read_text())
+            book = parse_json(read_limited(path, most_json()))
             TICKETS.check(book.get("format", 1), path)
             found = book["state"] if book["round"] <= finished else book["base"]
             return {int(client): str(ticket) for client, ticket in found.items()}
@@ -78,7 +79,7 @@ def refuse_lost_states(path: Path, number: int) -> None:
         number: The round after which the run continues.
     """
     try:
-        book = parse_json(path.read_bytes())
+        book = parse_json(read_limited(path, most_json()))
         keeps, last = any((*book["state"].values(), *book["base"].values())), int(book["round"])
     except FileNotFoundError:
         return

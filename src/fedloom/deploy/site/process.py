@@ -46,7 +46,7 @@ from fedloom.deploy.settings import OPENED, READY, SiteSettings, load_site
 from fedloom.deploy.site.openings import Openings
 from fedloom.deploy.site.plan_needs import PlanNeeds
 from fedloom.deploy.site.policy import Policy, Refused, log_refusal
-from fedloom.deploy.site.privacy_count import PrivacyCount
+from fedloom.deploy.site.privacy_count import BudgetSpent, PrivacyCount
 from fedloom.deploy.site.request_count import RequestCount, plan_of
 from fedloom.deploy.site.state import SiteState, StateLost
 from fedloom.deploy.site.sums import SiteSums
@@ -110,7 +110,8 @@ class SiteProcess:
         task, config = self.runtime.training.task, self.blueprint.config
         plan = planned_run(config, self.runtime.algorithm, task, task.federation.clients, selects=True, deployed=True)
         ledgers = client_ledgers(config, plan)
-        return PrivacyCount.read(self.folder, ledgers, len(task.federation.train[self.client]))
+        samples = len(task.federation.train[self.client])
+        return PrivacyCount.read(self.folder, ledgers, samples, asked=bool(self.count.run))
 
     @cached_property
     def plan(self) -> str:
@@ -149,7 +150,7 @@ class SiteProcess:
             log.warning("a message was refused: %s", why)
             return pack(SiteAnswer(run="", ticket="", client=self.client, round=0, error=f"message refused: {why}"), {})
         about = dict[str, str | int]()
-        result, error, lost = dict[str, Tensor](), "", False
+        result, error, lost, spent = dict[str, Tensor](), "", False, False
         log.info("round %s: %s", request.round, request.kind)
         began = time.perf_counter()
         try:
@@ -162,7 +163,7 @@ class SiteProcess:
             if isinstance(why, Refused):
                 with suppress(OSError):  # a full disk: the log below has it too
                     self._record_refusal(request, why.reason)
-            error, lost = str(why), isinstance(why, StateLost)
+            error, lost, spent = str(why), isinstance(why, StateLost), isinstance(why, BudgetSpent)
         except OSError as why:
             error = f"disk error at the site: {why.strerror}"
         except Exception as why:
@@ -180,6 +181,7 @@ class SiteProcess:
             error=error[:2000],
             keeps=request.kind == "update" and not error and self.states.has(request.ticket),
             lost=lost,
+            spent=spent,
             about=about,
         )
         try:
@@ -219,6 +221,8 @@ class SiteProcess:
         reason = self.policy.forbids_run() or self.policy.forbids(request.kind) or self.needs.forbids(request)
         if reason:
             raise Refused(reason)
+        if request.kind != "hello":
+            self.privacy  # noqa: B018 (read before the request is counted, which tells a lost count from a new one)
 
     def _perform(self, request: SiteRequest, tensors: Tensors) -> Tensors:
         message = Message(select_prefix(tensors, "shared/"), select_prefix(tensors, "each/"))

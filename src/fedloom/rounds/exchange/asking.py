@@ -86,7 +86,7 @@ class AskSum:
 
     def _session(self, wave: Wave, message: Message, round: RoundContext) -> SumSession:
         """What everybody knows of the sum of a wave."""
-        step, samples = self.sums.step, round.run.participants(round.number).federation.train.sizes
+        step, samples = self.sums.step, round.run.participants(round.number).counted
         if message.each:
             raise FedloomError(
                 f"clients get {next(iter(message.each))} each of their own, so their changes are not of one model and "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from fedloom.core.errors import Stopped
+from fedloom.core.errors import Abandoned, Stopped
 from fedloom.core.message import Wave
 from fedloom.rounds.answers import Answers, Arrived, WorkAbandoned
 from fedloom.rounds.composition import Composition
@@ -28,15 +28,32 @@ class PrivacyBudget(Station):
         """The answers of the clients whose budget lasts."""
         try:
             answers = ask(wave)
-        except WorkAbandoned as given_up:
-            # Needs no answers: the round may be tried again, so a budget that runs out here must not end the run.
-            count_uses(round.run, round.state, given_up.arrived, 0, round.number)
+        except Abandoned as given_up:
+            if isinstance(given_up, WorkAbandoned):
+                # Needs no answers: the round may be tried again, so a budget that runs out here must not end the run.
+                count_uses(round.run, round.state, given_up.arrived, 0, round.number)
+            _stop_if_exhausted(wave, round)
             raise
         # Nobody can be taken out of a sum that is open: if one budget does not last, the run ends.
         needed = len(answers.arrived.ids) if answers.summed else answers.needed
         exhausted = count_uses(round.run, round.state, answers.arrived, needed, round.number)
         places = {client: place for place, client in enumerate(answers.wave.ids)}
         return answers.without({places[client]: EXHAUSTED for client in exhausted})
+
+
+def _stop_if_exhausted(wave: Wave, round: RoundContext) -> None:
+    """End the run if a round was given up for want of clients whose budgets are spent: a further try needs them too."""
+    spent = set(wave.ids).intersection(round.engine.exhausted)
+    rest = len(wave.ids) - len(spent)
+    if spent and (round.run.sums is not None or rest < round.run.answers_needed(len(wave.ids))):
+        raise _budgets_spent(len(spent), len(wave.ids), round.number)
+
+
+def _budgets_spent(spent: int, asked: int, round_number: int) -> Stopped:
+    return Stopped(
+        f"the privacy budgets of {spent} of {asked} clients do not last for round {round_number}: the model of round "
+        f"{round_number - 1} is the last; more noise allows more rounds."
+    )
 
 
 def count_uses(run: Composition, state: RunState, arrived: Arrived, needed: int, round_number: int) -> list[int]:
@@ -56,10 +73,7 @@ def count_uses(run: Composition, state: RunState, arrived: Arrived, needed: int,
         after[name] = used[ids] + torch.tensor([privacy.uses(made) for made in steps], dtype=torch.int64)
         refused |= set(privacy.over_budget(sizes[ids].tolist(), after[name].tolist()))
     if len(ids) - len(refused) < needed:
-        raise Stopped(
-            f"the privacy budgets of {len(refused)} of {len(ids)} clients do not last for round {round_number}: the "
-            f"model of round {round_number - 1} is the last; more noise allows more rounds."
-        )
+        raise _budgets_spent(len(refused), len(ids), round_number)
     # Only now: a reply that one budget refuses is not used at all, so it spends nothing of the others either.
     counted = [number for number in range(len(ids)) if number not in refused]
     for name, uses in after.items():

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.files.atomic_write import write_atomic
+from fedloom.files.resume_command import resume_command
 from fedloom.registry.nested_keys import select_prefix
 from fedloom.rounds.client_states import ClientStates
 from fedloom.rounds.run_state import PARTS, RunState
@@ -98,6 +99,12 @@ def load_checkpoint(folder: Path, clients: int) -> RunState | None:
     return state
 
 
+def last_saved_round(folder: Path) -> int | None:
+    """The round of a run's newest checkpoint, whose files are not read; None if there is no checkpoint."""
+    manifest = newest_manifest(folder)
+    return None if manifest is None or not manifest.files else manifest.round
+
+
 def read_server_state(folder: Path) -> dict[str, Tensor]:
     """The server's part of a run's newest checkpoint; empty if there is no checkpoint."""
     return next((select_prefix(file, "server/") for file in _newest_files(folder, "round-").values()), {})
@@ -148,7 +155,7 @@ def _newest_files(folder: Path, kind: str = "") -> dict[str, dict[str, Tensor]]:
 
 
 def _remedy(folder: Path) -> str:
-    return f"fedloom resume {folder} continues from the last whole checkpoint"
+    return f"{resume_command(folder)} continues from the last whole checkpoint"
 
 
 def _paths_without_manifest(folder: Path) -> list[Path]:

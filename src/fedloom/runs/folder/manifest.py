@@ -4,7 +4,8 @@
 files of the checkpoint and the digests of the config, of the partition and of the records in ``metrics.jsonl`` up to
 that round, and, once a run has ended, of its results. The last ``GENERATIONS`` checkpoints stay: where the newest one
 is damaged, a run continues from the one before to the same bytes. Files that only older checkpoints need are in
-``checkpoints/earlier``. Folders of format 1, up to 0.5, have no manifests: they are read, but not checked.
+``checkpoints/earlier``. Folders of format 1, up to 0.5, have no manifests: they are read, but not checked. A later one
+that has lost them is refused.
 """
 
 from __future__ import annotations
@@ -19,11 +20,16 @@ from fedloom.core.errors import FedloomError
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.formats import RUN_FOLDER
 from fedloom.files.json_text import parse_json
+from fedloom.files.limits import SETTINGS, most_json, read_limited
+from fedloom.registry.validation import read_toml
+from fedloom.runs.folder.writer_version import has_manifests
 
 GENERATIONS = 3
 """How many checkpoints a folder holds."""
 CONFIG, PARTITION = "config.toml", "partition.json"
 CHECKPOINTS, EARLIER = "checkpoints", "earlier"
+PLAYED = ("metrics.jsonl", "clients.json")
+"""Files that a run has once it has played a round."""
 NOTHING = ""
 """The digest of no records."""
 
@@ -104,7 +110,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 def read_manifest(path: Path) -> Manifest:
     """Read a manifest; a damaged or newer one is refused."""
     try:
-        manifest = Manifest.from_json(path.read_bytes(), path.parent.parent)
+        manifest = Manifest.from_json(read_limited(path, SETTINGS), path.parent.parent)
     except (ValueError, TypeError, OSError):
         raise Damaged(f"{path} is damaged (its digest differs)") from None
     if path.name != _name(manifest.round):
@@ -113,9 +119,24 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def newest_manifest(folder: Path) -> Manifest | None:
-    """The manifest of the newest checkpoint, or None if a folder has none."""
+    """The manifest of the newest checkpoint; None if a folder has none, since it is of format 1 or has no run yet."""
     paths = manifest_paths(folder)
+    if not paths:
+        refuse_lost_manifests(folder)
     return read_manifest(paths[-1]) if paths else None
+
+
+def refuse_lost_manifests(folder: Path) -> None:
+    """Refuse a folder without manifests whose run was played by a version that writes them before its first round.
+
+    Read as an old one, nothing in it would be checked.
+    """
+    played = any((folder / name).exists() for name in PLAYED) or any((folder / CHECKPOINTS).glob("round-*"))
+    if played and (folder / CONFIG).is_file() and has_manifests(read_toml(folder / CONFIG)):
+        raise FedloomError(
+            f"{folder / CHECKPOINTS} has no manifest, so nothing in {folder} can be checked: restore the folder from a "
+            "copy, or start a new run with its config.toml."
+        )
 
 
 def find_file(folder: Path, name: str) -> Path:
@@ -144,7 +165,7 @@ def read_checked(path: Path, digest: str) -> bytes:
     if path.exists() and not path.is_file():
         raise Damaged(f"{path} is not a file")
     try:
-        content = path.read_bytes()
+        content = read_limited(path)
     except OSError as error:
         raise Damaged(f"{path} cannot be read ({error.strerror})") from None
     if digest_of(content) != digest:
@@ -155,14 +176,14 @@ def read_checked(path: Path, digest: str) -> bytes:
 def settings_of(folder: Path) -> dict[str, list[str]]:
     """The digests of a folder's config and partition."""
     names = [name for name in (CONFIG, PARTITION) if (folder / name).exists()]
-    return {name: [digest_of((folder / name).read_bytes())] for name in names}
+    return {name: [digest_of(read_limited(folder / name, most_json()))] for name in names}
 
 
 def check_settings(folder: Path, manifest: Manifest) -> None:
     """Refuse a config or partition that changed since the run wrote it."""
     for name, allowed in manifest.settings.items():
         try:
-            found = digest_of((folder / name).read_bytes())
+            found = digest_of(read_limited(folder / name, most_json()))
         except OSError as error:
             raise Damaged(f"{folder / name} cannot be read ({error.strerror})") from None
         if found not in allowed:

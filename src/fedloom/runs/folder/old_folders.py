@@ -6,7 +6,6 @@ of neither. Releases of one minor version (0.7.x) continue each other's folders.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,11 +15,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.files.formats import SETTINGS
 from fedloom.registry.validation import read_toml
 from fedloom.runs.folder.manifest import check_config, refuse_strange_files
-
-DIGITS = 9
-"""Longer numbers are not versions."""
-UNMARKED = "0.4"
-"""Plans did not name their version up to this one."""
+from fedloom.runs.folder.writer_version import minor, settings_format, writer_version
 
 
 def read_run_values(folder: Path) -> dict[str, Any]:
@@ -38,24 +33,9 @@ def with_new_keys(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
     return SETTINGS.upgrade(values, settings_format(values), path)
 
 
-def settings_format(values: Mapping[str, Any]) -> object:
-    """The number of a config's or plan's format; before numbers were written, it follows from the version."""
-    notes = _notes(values)
-    if "format" in notes:
-        written = str(notes["format"])
-        return int(written) if written.isdecimal() and len(written) <= DIGITS else written
-    version = _minor(writer_version(values))
-    return 1 if version < (0, 5) else 2 if version == (0, 5) else SETTINGS.version
-
-
-def writer_version(values: Mapping[str, Any]) -> str:
-    """The version that wrote a config or a plan."""
-    return str(_notes(values).get("fedloom", UNMARKED))
-
-
 def is_of_this_version(values: Mapping[str, Any]) -> bool:
     """Whether this minor version wrote a config or a plan."""
-    return _minor(writer_version(values)) == _minor(fedloom.__version__)
+    return minor(writer_version(values)) == minor(fedloom.__version__)
 
 
 def refuse_other_version(folder: Path, values: Mapping[str, Any]) -> None:
@@ -70,13 +50,3 @@ def refuse_other_version(folder: Path, values: Mapping[str, Any]) -> None:
             f"{folder} was written by Fedloom {writer_version(values)} and this is {fedloom.__version__}: its results "
             "can be read (report, predict), but it cannot be resumed: start it again."
         )
-
-
-def _minor(version: str) -> tuple[int, ...]:
-    """The first two numbers of a version."""
-    return tuple(int(number) for number in re.findall(rf"\d{{1,{DIGITS}}}", version)[:2])
-
-
-def _notes(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    notes = values.get("made_by", {})
-    return notes if isinstance(notes, Mapping) else {}

@@ -12,7 +12,6 @@ from fedloom.core.errors import FedloomError
 from fedloom.files.atomic_write import write_atomic
 from fedloom.runs.folder.checkpoint import save_start
 from fedloom.runs.folder.manifest import (
-    CHECKPOINTS,
     PARTITION,
     Damaged,
     Manifest,
@@ -23,6 +22,7 @@ from fedloom.runs.folder.manifest import (
     newest_manifest,
     read_checked,
     read_manifest,
+    refuse_lost_manifests,
     tidy,
     walk_chain,
     write_manifest,
@@ -45,11 +45,7 @@ def recover(folder: Path, partition: bytes | None = None) -> None:
     check_config(folder)
     paths = manifest_paths(folder)
     if not paths:
-        if any((folder / CHECKPOINTS).glob("round-*")):
-            raise FedloomError(
-                f"{folder / CHECKPOINTS} has no manifest: restore the folder from a copy, or start a new run with its "
-                "config.toml."
-            )
+        refuse_lost_manifests(folder)
         save_start(folder)
         return
     manifest, damages = _last_whole(folder, paths)
@@ -120,10 +116,18 @@ def _forget_later_lines(folder: Path, manifest: Manifest) -> None:
 
 
 def _mend_partition(folder: Path, manifest: Manifest, partition: bytes | None) -> None:
-    """Write the table of the partition again if it is damaged: it follows from the task."""
+    """Write the table of the partition again if it is damaged: it follows from the task.
+
+    It does not where sites of a deployment have other data by now: then the table cannot be had back, and a damaged
+    one is refused.
+    """
     allowed, path = manifest.settings.get(PARTITION, []), folder / PARTITION
-    if partition is None or digest_of(partition) not in allowed:
+    if partition is None or not allowed or (path.exists() and digest_of(path.read_bytes()) in allowed):
         return
-    if not path.exists() or path.read_bytes() != partition:
-        log.warning("%s is not what the run wrote: it is written again", path)
-        write_atomic(path, partition)
+    if digest_of(partition) not in allowed:
+        raise FedloomError(
+            f"{path} was changed since the run wrote it (its digest differs), and the clients have other data by now: "
+            "restore it from a copy."
+        )
+    log.warning("%s is not what the run wrote: it is written again", path)
+    write_atomic(path, partition)

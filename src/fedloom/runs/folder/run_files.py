@@ -7,6 +7,8 @@ from typing import Any
 
 from fedloom.core.errors import FedloomError
 from fedloom.files.json_text import parse_json
+from fedloom.files.limits import SETTINGS, most_json, read_limited
+from fedloom.files.resume_command import resume_command
 from fedloom.runs.folder.manifest import (
     PARTITION,
     Damaged,
@@ -29,7 +31,7 @@ def read_records(folder: Path, manifest: Manifest | None) -> list[Record]:
         manifest: Its newest manifest, which vouches for the first lines; later ones have digests in the timings.
     """
     path = folder / METRICS
-    lines = path.read_bytes().splitlines() if path.exists() else []
+    lines = read_limited(path, most_json()).splitlines() if path.exists() else []
     if manifest is None:
         return _parse(path, lines)
     check_records(folder, manifest, lines)
@@ -42,11 +44,11 @@ def read_records(folder: Path, manifest: Manifest | None) -> list[Record]:
         elif number < len(later):
             raise Damaged(
                 f"{path}, line {manifest.records + number} is not what the run wrote (its digest differs): "
-                f"fedloom resume {folder} plays its round again."
+                f"{resume_command(folder)} plays its round again."
             )
     rounds = [record["round"] for record in known if "round" in record]
     if rounds and rounds != list(range(rounds[0], rounds[0] + len(rounds))):
-        raise Damaged(f"{path} lacks a round: fedloom resume {folder} plays it again.")
+        raise Damaged(f"{path} lacks a round: {resume_command(folder)} plays it again.")
     return known
 
 
@@ -54,7 +56,7 @@ def check_records(folder: Path, manifest: Manifest, lines: list[bytes] | None = 
     """Refuse records that are not those a manifest vouches for."""
     path = folder / METRICS
     if lines is None:
-        lines = path.read_bytes().splitlines() if path.exists() else []
+        lines = read_limited(path, most_json()).splitlines() if path.exists() else []
     *_, found = walk_chain(lines[: manifest.records])
     if found != (manifest.records, manifest.length, manifest.chain):
         raise Damaged(f"{path} is not what the run wrote up to round {manifest.round} (its digest differs)")
@@ -67,7 +69,7 @@ NOTICES = "notices.json"
 def read_notices(folder: Path | None) -> list[str]:
     """The notices of a run; a damaged file is as if it were missing."""
     try:
-        found = parse_json((folder / NOTICES).read_bytes()) if folder is not None else []
+        found = parse_json(read_limited(folder / NOTICES, SETTINGS)) if folder is not None else []
     except (OSError, ValueError):
         return []
     return [str(one) for one in found] if isinstance(found, list) else []
@@ -84,13 +86,13 @@ def read_result(folder: Path, name: str, manifest: Manifest | None) -> Any:
     if not path.exists():
         return None
     if manifest is None:
-        return parse_json(path.read_bytes())
+        return parse_json(read_limited(path, most_json()))
     if name not in manifest.results:  # it is about to be written again
         return None
     try:
         return parse_json(read_checked(path, manifest.results[name]))
     except Damaged as damage:
-        raise Damaged(f"{damage}: fedloom resume {folder} computes it again.") from None
+        raise Damaged(f"{damage}: {resume_command(folder)} computes it again.") from None
 
 
 def read_partition(folder: Path, manifest: Manifest | None) -> Any:
@@ -99,14 +101,16 @@ def read_partition(folder: Path, manifest: Manifest | None) -> Any:
         try:
             check_settings(folder, manifest)
         except Damaged as damage:
-            raise Damaged(f"{damage}: fedloom resume {folder} writes it again.") from None
+            raise Damaged(f"{damage}: {resume_command(folder)} writes it again.") from None
     path = folder / PARTITION
-    return parse_json(path.read_bytes()) if path.exists() else {}
+    return parse_json(read_limited(path, most_json())) if path.exists() else {}
 
 
 def _timings(folder: Path) -> list[Record]:
     path = folder / TIMINGS
-    return [line for line in map(_timing, path.read_bytes().splitlines()) if line] if path.exists() else []
+    return (
+        [line for line in map(_timing, read_limited(path, most_json()).splitlines()) if line] if path.exists() else []
+    )
 
 
 def _timing(line: bytes) -> Record:

@@ -7,7 +7,6 @@ flows take about two seconds. Packed files that Fedloom writes are read in ``pac
 
 from __future__ import annotations
 
-import gzip
 import zlib
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from fedloom.core.errors import FedloomError
 from fedloom.data.folder import find
+from fedloom.files.limits import gunzip, read_limited
 from fedloom.tasks.flows.corpus import Corpus, Organisation
 from fedloom.tasks.flows.flow import Edge, Flow, Node
 from fedloom.tasks.flows.formats.bpmn import LINKS
@@ -174,6 +174,6 @@ def _titles(arrays: PackedArrays, count: int) -> list[str]:
 
 def _read_gzip(path: Path) -> bytes:
     try:
-        return gzip.decompress(path.read_bytes())
+        return gunzip(read_limited(path), path)
     except (OSError, EOFError, zlib.error) as error:
         raise FedloomError(f"{path} is not a readable .gz file: create or download it again.") from error
