@@ -67,7 +67,7 @@ class MeanCase:
         noise: The noise multiplier.
         clients: How many clients there are.
         rounds: How many rounds.
-        bystanders: Whether two clients more have changes of their own, a tiny and a huge one, for a screen to compare.
+        bystanders: How many clients have a tiny change of their own, and as many a huge one, for a screen to compare.
         crashes: How often every round is played once more after its record was written, as after a crash.
     """
 
@@ -78,7 +78,7 @@ class MeanCase:
     noise: float = 1.0
     clients: int = 40
     rounds: int = 3
-    bystanders: bool = False
+    bystanders: int = 0
     crashes: int = 0
 
     def play(self, presence: Presence, trials: int) -> tuple[Scores, float]:
@@ -87,13 +87,18 @@ class MeanCase:
         scores, stated = np.zeros(trials), 0.0
         with single_thread():
             for trial in range(trials):
+                if run.aggregator.seeded:  # such noise protects from those who do not know the seed: a new one each
+                    run = replace(run, setting=replace(run.setting, seed=2 * trial + (presence == "in")))
                 scores[trial], stated = self._play(run, engine)
         return scores, stated
 
     def _composition(self, presence: Presence) -> tuple[Composition, Inline]:
         task = canary_task(self.clients, 1, presence)
-        if self.bystanders:
-            task.federation.columns["x"][1, 0], task.federation.columns["x"][2, 0] = 1e-6, 10.0
+        few = self.bystanders
+        task.federation.columns["x"][1 : 1 + few, 0], task.federation.columns["x"][1 + few : 1 + 2 * few, 0] = (
+            1e-6,
+            10.0,
+        )
         aggregation = {"name": "privatemean", "noise": self.noise, "clip": CLIP, "delta": DELTA}
         values = {
             "rounds": self.rounds,
@@ -237,8 +242,8 @@ def privacy_cases() -> tuple[AuditCase, ...]:
         MeanCase("privatemean, poisson", poisson),
         MeanCase("privatemean, a fixed number", {"selection": {"name": "random", "number": 10}}, "opposite", noise=2.0),
         MeanCase("privatemean, chains of fedseq", {"selection": {"name": "poisson", "rate": 0.6}}, "opposite", chains),
-        MeanCase("privatemean, seeded draws", {**poisson, "aggregation": {"seeded": True}}, rounds=3),
-        replace(every, name="privatemean, others that a screen would compare", bystanders=True),
+        MeanCase("privatemean, seeded draws that records tell", {**poisson, "aggregation": {"seeded": True}}, rounds=3),
+        replace(every, name="privatemean, others that a screen would compare", bystanders=4, clients=9),
         replace(every, name="privatemean, rounds played again", crashes=4),
         RepliesCase("sample_privacy (DP-SGD)", dpsgd, "privacy/sample_epsilon", "zero", samples=8),
         RepliesCase("localnoise", local, "privacy/local_epsilon", "opposite"),
