@@ -65,7 +65,7 @@ def test_a_screen_that_compares_clients_is_found(monkeypatch):
         return made
 
     monkeypatch.setattr(privacy_cases_module, "canary_task", not_quite_blank)
-    assert not audit("privatemean, others that a screen would compare", 300).holds
+    assert not audit("privatemean, others that a screen would compare", 500).holds
 
 
 @pytest.mark.slow

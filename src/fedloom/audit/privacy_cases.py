@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedloom.audit.canary import CLIP, Presence, along_canary, canary_task
+from fedloom.audit.canary import CLIP, SIZE, Presence, along_canary, canary_task
 from fedloom.audit.lower_bound import Scores
 from fedloom.config.resolve import resolve
 from fedloom.core.algorithm import Algorithm, State
@@ -84,21 +84,18 @@ class MeanCase:
     def play(self, presence: Presence, trials: int) -> tuple[Scores, float]:
         """Play whole runs, one after the other."""
         run, engine = self._composition(presence)
-        scores, stated = np.zeros(trials), 0.0
+        scores, stated, seeded = np.zeros(trials), 0.0, self.settings.get("aggregation", {}).get("seeded", False)
         with single_thread():
             for trial in range(trials):
-                if run.aggregator.seeded:  # such noise protects from those who do not know the seed: a new one each
+                if seeded:  # such noise protects from those who do not know the seed: every trial has its own
                     run = replace(run, setting=replace(run.setting, seed=2 * trial + (presence == "in")))
                 scores[trial], stated = self._play(run, engine)
         return scores, stated
 
     def _composition(self, presence: Presence) -> tuple[Composition, Inline]:
         task = canary_task(self.clients, 1, presence)
-        few = self.bystanders
-        task.federation.columns["x"][1 : 1 + few, 0], task.federation.columns["x"][1 + few : 1 + 2 * few, 0] = (
-            1e-6,
-            10.0,
-        )
+        x, few = task.federation.columns["x"], self.bystanders
+        x[1 : 1 + few, 0], x[1 + few : 1 + 2 * few, 0] = 1e-6, SIZE
         aggregation = {"name": "privatemean", "noise": self.noise, "clip": CLIP, "delta": DELTA}
         values = {
             "rounds": self.rounds,
