@@ -145,7 +145,7 @@ def test_a_row_of_another_round_does_not_count_for_this_one(keys, texts):
 def test_numbers_between_two_steps_are_not_those_of_a_sum(keys, texts):
     """A server that multiplies rows by other numbers than one, each by its own, leaves the grid."""
     moved = half(keys, 5).answer(ROWS, {}, rows()[1] + STEP / 3)["row"]
-    with pytest.raises(RefusedMessage, match="numbers that no sum of rows has"):
+    with pytest.raises(RefusedMessage, match="announced clients once"):
         asked_to_confirm(keys, texts[3], moved, texts[8])
 
 

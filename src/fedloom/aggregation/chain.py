@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -63,6 +64,10 @@ class AggregatorChain(Aggregator):
     def tolerated(self, clients: int) -> int | None:
         """What the last rule withstands of all; of those that are left it is noted when they are known."""
         return self.rules[-1].tolerated(clients)
+
+    def planned(self, plan: PlannedRun) -> Self:
+        """The same, with what follows from the run for each rule."""
+        return replace(self, rules=tuple(rule.planned(plan) for rule in self.rules))
 
     def ledger(self, plan: PlannedRun) -> Privacy | None:
         """The ledger of the rule that makes the row."""

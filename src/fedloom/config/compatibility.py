@@ -62,6 +62,9 @@ def parts_of(
         yield NamedPart("weight_by = steps", {}, {Fact.ONLY_SUMS: WEIGHTED_BY_STEPS})
     if config.start_from is not None:
         yield NamedPart("start_from", {}, {Fact.MIXED_MODELS: "is made for one model: leave it out, or task.models"})
+    if config.early_stopping is not None:  # and it goes back, as if what later rounds have told were not told
+        decides = "decides by scores on clients' samples, and goes back to an earlier round: leave it out"
+        yield NamedPart("early_stopping", {}, {Fact.SCORES_STAY: decides})
     if execution == "compiled":
         yield NamedPart("execution compiled", {Fact.ONE_STEP: "takes one step per batch: use vectorised or loop"}, {})
     if deployed:

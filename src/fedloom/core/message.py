@@ -228,6 +228,9 @@ def message_digest(tensors: Mapping[str, Tensor]) -> bytes:
     """
     hashed = hashlib.blake2b(digest_size=32)
     for name, tensor in sorted(tensors.items()):
-        hashed.update(f"{name} {tensor.dtype} {tuple(tensor.shape)} ".encode())
-        hashed.update(tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+        content = tensor.detach().contiguous().reshape(-1).view(torch.uint8).numpy().data
+        # Each part has its length: names come from a server, which could write one message's bytes into another's name.
+        for part in (name.encode(), f"{tensor.dtype} {tuple(tensor.shape)}".encode(), content):
+            hashed.update(len(part).to_bytes(8, "big"))
+            hashed.update(part)
     return hashed.digest()

@@ -23,7 +23,7 @@ EMPTY = 0.01
 
 def mean_ledger(mean: PrivateMean, plan: PlannedRun) -> PrivacyLedger:
     """The ledger of a run whose mean has noise."""
-    sampling, messages = sampling_of(mean, plan), len(plan.algorithm.sends)
+    sampling, messages = sampling_of(mean, plan), sums_per_round(plan)
     ledger = PrivacyLedger(sampling, mean.multiplier, mean.delta, messages, mean.epsilon)
     if mean.quantile is not None:
         mean.noise_beside_a_count(ledger.expected)
@@ -40,6 +40,15 @@ def mean_ledger(mean: PrivateMean, plan: PlannedRun) -> PrivacyLedger:
     if mean.seeded:
         log.warning("clients and noise are drawn from the run's seed: its privacy is for study only")
     return ledger
+
+
+def sums_per_round(plan: PlannedRun) -> int:
+    """How many noisy sums a round makes of the same clients: one of each tensor, in every turn of the method.
+
+    Args:
+        plan: The run as far as it is known before it starts.
+    """
+    return plan.algorithm.turns * len(plan.algorithm.sends)
 
 
 def sampling_of(mean: PrivateMean, plan: PlannedRun) -> ClientSampling:

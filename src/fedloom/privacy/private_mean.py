@@ -30,7 +30,7 @@ from fedloom.core.settings import OpenShare, Positive
 from fedloom.privacy.accounting import noise_for
 from fedloom.privacy.clipping import clip_rows, norms_of
 from fedloom.privacy.ledger import PrivacyLedger
-from fedloom.privacy.mean_ledger import mean_ledger, sampling_of
+from fedloom.privacy.mean_ledger import mean_ledger, sampling_of, sums_per_round
 from fedloom.privacy.noise_settings import SCORES, Noise, multiplier_of
 from fedloom.privacy.secure_random import secure_normal
 
@@ -62,6 +62,7 @@ class PrivateMean(Aggregator):
         Fact.KNOWN_UNITS: "does not protect what groups of clients are formed by: use fedseq with given chains, and "
         "selection poisson",
         Fact.SCORES_STAY: SCORES,
+        Fact.CONSTANT_DATA: "counts draws of the same clients in all rounds: leave out one of the two",
         Fact.OWN_INFLUENCE: "covers by its noise what one client adds to the sum, and not what it changes of the "
         "others' weights: let clients add the noise (channel localnoise, or sample_privacy), since nothing that a rule "
         "does with noisy updates costs privacy",
@@ -85,9 +86,7 @@ class PrivateMean(Aggregator):
         if self.noise is not None or self.epsilon is None:
             return replace(self, noise=self.multiplier)
         sampling = sampling_of(self, plan)
-        return replace(
-            self, noise=noise_for(sampling, self.epsilon, plan.rounds, self.delta, len(plan.algorithm.sends))
-        )
+        return replace(self, noise=noise_for(sampling, self.epsilon, plan.rounds, self.delta, sums_per_round(plan)))
 
     def ledger(self, plan: PlannedRun) -> PrivacyLedger:
         """The ledger of a run with this mean."""
@@ -115,7 +114,7 @@ class PrivateMean(Aggregator):
         Args:
             expected: How many clients a round has on average.
         """
-        left = self.multiplier**-2 - (2 * expected / COUNT_NOISE) ** -2
+        left = self.multiplier**-2 - (expected / COUNT_NOISE) ** -2
         if left <= 0:
             raise FedloomError(
                 f"privatemean: with {expected:g} clients in a round the noisy count that adapts the clip norm spends "
@@ -125,7 +124,8 @@ class PrivateMean(Aggregator):
         return float(left**-0.5)
 
     def _next_clip(self, clip: float, changes: Tensor, expected: float, context: AggregationContext) -> float:
-        """The clip norm of the next round. A client's bit counts as -1/2 or 1/2, so one client moves the sum by 1/2."""
+        """The clip norm of the next round. A bit counts as -1/2 or 1/2, and that of a client that counts as zero is 1/2: so
+        one client moves the sum by 1."""
         bits = (norms_of(changes) <= clip).double() - 0.5  # not so for a norm that is not finite
         count = float(bits.sum()) + expected / COUNT_NOISE * float(self._normal("count", 1, context))
         return clip * math.exp(-self.rate * (count / expected + 0.5 - (self.quantile or 0)))

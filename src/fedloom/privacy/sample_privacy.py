@@ -73,7 +73,7 @@ class SamplePrivacy:
         if plan.deployed:
             raise FedloomError(
                 "sample_privacy.epsilon without noise needs the numbers of samples, which only sites know: give "
-                "sample_privacy.noise too (fedloom privacy --mechanism samples says how much)."
+                "sample_privacy.noise too (fedloom privacy --mechanism sample_privacy says how much)."
             )
         turns = most_turns(plan.rounds, plan.clients, plan.draws)
         sizes: list[int] = plan.task.federation.train.sizes.tolist()

@@ -15,7 +15,7 @@ import torch
 
 from fedloom.core.aggregator import TOLERATED, AggregatorMemory
 from fedloom.core.algorithm import Round, State
-from fedloom.core.errors import Stopped
+from fedloom.core.errors import FedloomError, Stopped
 from fedloom.rounds.client_selection import select_clients
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.evaluation import check_values, is_scored, local_metrics
@@ -123,6 +123,11 @@ def _drive(round: RoundContext, waves: Round) -> State:
     line, asking = line_of(round.run), asking_of(round.run)
     try:
         wave = next(waves)
+        if round.run.privacy is not None and not round.number:
+            raise FedloomError(
+                f"{type(round.run.algorithm).__name__.lower()} asks clients before round 1, and the noise of a private "
+                "mean is counted for rounds: use another method, or another aggregator."
+            )
         while True:
             check_wave(round.run.algorithm, wave)
             wave = waves.send(exchange(round, wave, line, asking))

@@ -74,6 +74,10 @@ def forget_later_rounds(folder: Path, number: int) -> None:
         number: The round after which the run continues.
     """
     with lock_folder(folder):
+        if any(name.startswith("privacy/") for record in History.load(folder).records for name in record["metrics"]):
+            raise FedloomError(
+                "a private run cannot go back: what the rounds after this one have told has been told; start a new run."
+            )
         for path in _later_manifests(folder, number):
             path.unlink()
         recover(folder)

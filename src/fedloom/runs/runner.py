@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from fedloom import engines as engine
 from fedloom.config.schema import to_toml
@@ -153,11 +154,28 @@ def _state_to_resume(prepared: Prepared, folder: Path, from_round: int | None) -
     state = load_checkpoint(folder, prepared.composition.task.federation.clients)
     if state is None:  # stopped before its first checkpoint: start again
         state, history.records = initial_state(prepared.composition), []
-    if prepared.composition.privacy is not None:  # what was recorded and is played once more has told something twice
-        state.count_plays(max(0, recorded - state.round))
+    if _count_again(prepared.composition, state, recorded - state.round):
+        save_checkpoint(folder, state)  # before anything is played: the next stop must not forget it
     history.records = [record for record in history.records if record["round"] <= state.round]
     keep_records(folder, history.records)
     return state, history
+
+
+def _count_again(run: Composition, state: RunState, lost: int) -> bool:
+    """Count rounds that were recorded and are played once more: what they told has been told. Whether there are any.
+
+    Who took part in them is not known any more, so every client counts as if it had.
+    """
+    if lost <= 0 or (run.privacy is None and not run.client_privacy):
+        return False
+    if run.privacy is not None:
+        state.count_plays(lost)
+    sizes = run.training_federation(state.round + 1).train.sizes
+    steps = [run.setting.work.steps_for(size) for size in sizes.tolist()]
+    for name, privacy in run.client_privacy.items():
+        more = torch.tensor([lost * privacy.uses(made) for made in steps], dtype=torch.int64)
+        state.uses[name] = state.uses.get(name, torch.zeros(len(sizes), dtype=torch.int64)) + more
+    return True
 
 
 def _refuse_other_torch(before: Mapping[str, str], now: Mapping[str, str], folder: Path) -> None:

@@ -21,7 +21,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeGuard
+from typing import ClassVar, TypeGuard
 
 import torch
 from torch import Tensor
@@ -77,6 +77,8 @@ CLOSE = 1 / 8
 @dataclass(frozen=True)
 class CKKS(SumStep):
     """Let the server learn nothing of its clients but the sum of their updates, which it adds encrypted."""
+
+    decrypting_phase: ClassVar[str] = "confirm"
 
     def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
         """Refuse also where the library is missing."""
@@ -191,14 +193,22 @@ class EncryptedHalf:
             raise RefusedMessage(f"this is the sum of {len(named)} clients, which says too much about one.")
         if "total" not in got:
             raise RefusedMessage("a homomorphic sum is missing.")
-        found = self.site.decrypt(got["total"].numpy(), tagged_width(width, SLOTS)) / STEP
-        steps = found.round()
-        if bool(((found - steps).abs() > CLOSE).any()):
-            raise RefusedMessage("a homomorphic sum has numbers that no sum of rows has.")
-        values = self.tags.remove(steps, SLOTS, named)
-        if values is None or _members(values[:MOST_SITES] * STEP, self.session) != named:
+        values = self._values(got["total"], width, named)
+        if values is None:  # one sentence for all that may be wrong: which it is would tell a server about a row
             raise RefusedMessage(f"this is not the sum of each of the {len(named)} announced clients once.")
         return named, values[:width] * STEP + 0.0
+
+    def _values(self, total: Tensor, width: int, named: tuple[int, ...]) -> Tensor | None:
+        """The numbers of an encrypted sum, in steps; None if it is not of each of these clients once."""
+        try:
+            found = self.site.decrypt(total.numpy(), tagged_width(width, SLOTS)) / STEP
+        except RefusedMessage:
+            return None
+        steps = found.round()
+        values = self.tags.remove(steps, SLOTS, named)
+        close = not bool(((found - steps).abs() > CLOSE).any())
+        is_sum = values is not None and _members(values[:MOST_SITES] * STEP, self.session) == named
+        return values if close and is_sum else None
 
     def _check_confirmed(self, got: Mapping[str, Tensor], opening: Opening) -> None:
         """Refuse to open what not more than half of the clients in it have confirmed."""

@@ -183,6 +183,8 @@ class SumStep(ChannelStep):
     """The fewest clients in any sum: the sum of one is its row."""
     first_phase: ClassVar[str] = ROWS
     """The name of the phase that a sum begins with."""
+    decrypting_phase: ClassVar[str] = ""
+    """The name of the phase in which a client decrypts what it has not agreed to yet, if there is one."""
 
     def check_rounds(self, plan: PlannedRun) -> None:
         """Refuse draws of which some may be too small for a sum."""

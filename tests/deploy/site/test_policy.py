@@ -125,7 +125,12 @@ def test_requests_of_another_run_are_refused(tmp_path):
 
 def test_scores_that_go_with_an_update_are_withheld_and_the_update_is_not(tmp_path):
     (answer, found), (_, usual) = (
-        ask(open_site(tmp_path / name, evaluation=evaluation), "update", measure=True)
+        ask(
+            open_site(tmp_path / name, evaluation=evaluation),
+            "update",
+            measure=True,
+            round=plan().blueprint.config.rounds,
+        )
         for name, evaluation in (("a", False), ("b", True))
     )
     assert answer.error == ""
@@ -149,11 +154,7 @@ def test_what_has_no_noise_does_not_leave_a_private_run(tmp_path, settings):
     for kind in ("ask", "score", "judge", "model"):
         assert "have no noise, and this run is private" in ask(site, kind)[0].error
     assert site.policy.forbids("finish") == ""
-    answer, found = ask(site, "update", measure=True)  # an honest server does not ask for scores with it
-    assert answer.error == ""
-    measured = [name for name in found if name.startswith(("received/", "trained/"))]
-    assert measured
-    assert all(found[name].isnan().all() for name in measured)
+    assert "not scored in this run" in ask(site, "update", measure=True)[0].error  # it has eval_every = 0
 
 
 # -- what the client half itself would send

@@ -6,7 +6,11 @@ Two sums that differ in one site tell what this site sent, whatever the server c
   bit of the model, or names another state, gets nothing;
 - such a turn is opened once, by the same clients and survivors to the same sum. A server that was killed before it had
   saved the round asks for that very sum again;
-- one model is opened with the same clients and survivors only, whatever the round, the turn or the run is called.
+- one model is opened once, with the same clients, survivors, weights and state of the site, whatever the round, the
+  turn or the run is called;
+- a site that has kept something does not train as if it had not, but for a turn that it has played so before;
+- where a site must decrypt what it is to open in order to check it, it looks a few times per turn only, and never says
+  what was wrong: a server could learn a bit by every look.
 
 The rounds of a new run of the same plan are the same rounds: it may repeat what was opened, to the same model. Where
 sums have noise, each is paid for out of the site's budget, and the rounds of another run are others.
@@ -29,6 +33,8 @@ from fedloom.files.json_text import parse_json
 from fedloom.secure.sum_step import Opening, SumSession
 
 FILE = "opened.json"
+MOST_LOOKS = 16
+"""Enough for a server that was killed again and again; what each look could tell at most is one bit of forty."""
 OTHER_PLAN = "a new run of the same plan may only repeat its sums: for other sites or models make a new plan"
 
 
@@ -41,12 +47,19 @@ class TurnSum:
         state: The digest of what it had kept before.
         clients: The digest of the clients that were asked and of those in the sum; empty while nothing was opened.
         total: The digest of what else tells this sum from others of the same clients.
+        looks: How often the site has looked into what it was to open.
     """
 
     model: str
     state: str
     clients: str = ""
     total: str = ""
+    looks: int = 0
+
+    @property
+    def opened(self) -> tuple[str, str, str]:
+        """What may be opened once."""
+        return self.state, self.clients, self.total
 
 
 @dataclass
@@ -72,7 +85,8 @@ class Openings:
             return Openings(path, {})
         try:
             found = {str(place): TurnSum(**one) for place, one in parse_json(path.read_bytes()).items()}
-            if not all(isinstance(text, str) for one in found.values() for text in asdict(one).values()):
+            texts = (text for one in found.values() for key, text in asdict(one).items() if key != "looks")
+            if not all(isinstance(text, str) for text in texts):
                 raise ValueError("not what was written")
         except (ValueError, TypeError, AttributeError):
             raise FedloomError(
@@ -80,16 +94,21 @@ class Openings:
             ) from None
         return Openings(path, found)
 
-    def admit_row(self, session: SumSession, state: bytes, noisy: bool) -> None:
+    def admit_row(self, session: SumSession, state: bytes, noisy: bool, forgets: bool = False) -> None:
         """Let a row leave, and note what it was made of before it does; one made of something else is refused.
 
         Args:
             session: What is known of the sum.
             state: The digest of what the site had kept before it trained.
             noisy: Whether the row has noise that the site's budget pays for.
+            forgets: Whether the site has kept something, and trained as if it had not.
         """
         place, made = _place(session, noisy), TurnSum(session.message.hex(), state.hex())
         known = self.turns.get(place)
+        if known is None and forgets and not noisy:
+            raise Refused(
+                f"it has kept something of earlier rounds, and round {session.round} asks it to train as if it had not"
+            )
         if known is None:
             self._write(place, made)
         elif (known.model, known.state) != (made.model, made.state):
@@ -110,19 +129,32 @@ class Openings:
         known = self.turns[place]
         clients = _digest(repr(session.ids).encode(), repr(opening.clients).encode())
         opened = replace(known, clients=clients, total=_digest(str(session.most).encode(), opening.total))
-        if known.clients and known != opened:
+        if known.clients and known.opened != opened.opened:
             raise Refused(
                 f"it has let a sum of round {session.round} be opened with other sites, or another model, and two of "
                 f"them tell too much ({FILE} at the site): ask the same sites again; {OTHER_PLAN}"
             )
-        others = {one.clients for one in self.turns.values() if one.model == known.model and one.clients}
-        if not noisy and others - {clients}:
+        others = {one.opened for one in self.turns.values() if one.model == known.model and one.clients}
+        if not noisy and others - {opened.opened}:
             raise Refused(
-                f"it has let a sum of the model of round {session.round} be opened with other sites, and two of them "
-                f"tell too much ({FILE} at the site): {OTHER_PLAN}"
+                f"it has let a sum of the model of round {session.round} be opened with other sites, weights or state, "
+                f"and two of them tell too much ({FILE} at the site): {OTHER_PLAN}"
             )
         if known != opened:
             self._write(place, opened)
+
+    def admit_look(self, session: SumSession, noisy: bool) -> None:
+        """Let the site look into what it is to open, and note it before it does; too many looks are refused.
+
+        Args:
+            session: What is known of the sum, for which the site has sent its row.
+            noisy: Whether the sum has noise that the site's budget pays for.
+        """
+        place = _place(session, noisy)
+        known = self.turns[place]
+        if known.looks >= MOST_LOOKS:
+            raise Refused(f"it has looked into {MOST_LOOKS} sums of round {session.round}, and looks into no more")
+        self._write(place, replace(known, looks=known.looks + 1))
 
     def _write(self, place: str, what: TurnSum) -> None:
         turns = self.turns | {place: what}

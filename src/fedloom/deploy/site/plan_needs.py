@@ -13,9 +13,7 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.facts import SELECTOR_PROMISES, Fact, broken_facts
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.wire import RequestKind, SiteRequest
-
-SCORES = ("score", "global")
-"""Requests to score the models of the run after a round."""
+from fedloom.deploy.site.request_count import SCORES
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,8 @@ class PlanNeeds:
         kind, number = request.kind, request.round
         if kind in SCORES and not self.is_scored(number):
             return f"round {number} is not scored in this run, which is scored every {self.eval_every} rounds"
+        if request.measure and kind == "update" and not (self.eval_every and self.is_scored(number)):
+            return f"round {number} is not scored in this run, and neither are the models of its training"
         if request.turn and kind not in ("update", "sum"):  # how often it trains, the method's turns say
             return f"it is asked {request.turn + 1} times in one round, and this run needs one"
         return ""

@@ -113,6 +113,11 @@ class Policy:
         return self.method_turns if self.settings.turns is None else self.settings.turns
 
     @property
+    def only_sums(self) -> bool:
+        """Whether nothing of a reply leaves the site but its part of a sum."""
+        return bool(self.sums)
+
+    @property
     def sums(self) -> list[str]:
         """The names of the steps that let only sums leave: everything that the method sends goes through them."""
         return [_step_name(step) for step in self.steps if isinstance(step, SumStep)]

@@ -56,6 +56,7 @@ from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import Job, Tensors, split_kept
 from fedloom.rounds.metrics import metric_values
 from fedloom.runs.prepare import client_ledgers, planned_run
+from fedloom.secure.sum_step import SumSession
 from fedloom.secure.sums import LOST, SUM
 from fedloom.training.metric_sums import MetricSums
 from fedloom.training.threads import single_thread
@@ -267,7 +268,6 @@ class SiteProcess:
         return self.policy.release(request, leaves, self.forms.of(job, message)), stays
 
     def _train(self, request: SiteRequest, message: Message, kept: dict[str, KeptRows], tensors: Tensors) -> Tensors:
-        self.states.discard_all_but(request.base, request.state)
         job = Job("update", request.round, [self.client], [0], request.measure, request.turn)
         if self.runtime.sum_step is None:
             result, stays = self._do(job, request, message, kept)
@@ -276,16 +276,32 @@ class SiteProcess:
             session, phase, got = read_sum(request, tensors)
             if message.each or message_digest(message.shared) != session.message:
                 raise Refused("its model is not the one that all sites of the sum were told")
+            self._check_sum(message, session)
+            forgets = not kept and self.states.has_any
             result, stays = self._do(replace(job, session=session), request, message, kept)
             if bool(result.pop(f"reply/{LOST}")):
                 raise FedloomError("its update is not finite")
             self.privacy.spend(int(result["steps"]))
             state_before = message_digest(pack_kept(kept))
-            hidden = self._sums.answer(session, phase, got, result[f"reply/{SUM}"][0], state_before)
+            hidden = self._sums.answer(session, phase, got, result[f"reply/{SUM}"][0], state_before, forgets)
             result |= {f"reply/{SUM}": hidden["row"][None]}
+        self.states.discard_all_but(request.base, request.state)
         if state := kept | stays:
             self.states.write(request.ticket, state)
         return result
+
+    def _check_sum(self, message: Message, session: SumSession) -> None:
+        """Refuse what an honest server never sends, and what would single this site out of a sum."""
+        strange = [name for name in message.shared if name not in self.runtime.algorithm.receives]
+        if strange and self.runtime.downlink is None:  # one model must not have two digests
+            raise Refused(f"{strange[0]} is nothing that the method of the run sends to sites")
+        own = len(self.runtime.training.task.federation.train[self.client])
+        if self.blueprint.config.weight_by == "uniform" and session.most != 1:
+            raise Refused("all sites of the run count alike, and the sum has another largest weight")
+        if self.blueprint.config.weight_by != "uniform" and session.most < own:
+            raise Refused(
+                "the largest weight of the sum is below its own samples, so that it would count less than it has"
+            )
 
     def _prediction_row(self, request: SiteRequest, message: Message, kept: Mapping[str, KeptRows]) -> Tensor:
         """The model row that this client predicts with."""

@@ -10,7 +10,6 @@ one before is over then, and its requests are refused.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from copy import deepcopy
@@ -20,14 +19,15 @@ from pathlib import Path
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.message import message_digest
 from fedloom.deploy.protocol.wire import SiteRequest
 from fedloom.deploy.site.policy import Policy, Refused
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.json_text import parse_json
-from fedloom.runs.folder.fingerprint import hash_tensor
 from fedloom.runs.folder.manifest import digest_of
 
 FILE = "asked.json"
+SCORES = ("score", "global")
 TRAINING = ("update", "ask", "sum")
 """Requests that end with the last agreed round."""
 AT_THE_END = ("model", "judge")
@@ -57,6 +57,7 @@ class RequestCount:
         final: The digest of the message that it was made of.
         past: The runs of the same plan before this one.
         earlier: How many rounds these had, by kind of request.
+        scored: The digest of the model that was scored after each round, where only sums may leave.
     """
 
     path: Path
@@ -66,6 +67,7 @@ class RequestCount:
     final: str = ""
     past: list[str] = field(default_factory=list)
     earlier: dict[str, int] = field(default_factory=dict)
+    scored: dict[str, str] = field(default_factory=dict)
 
     @staticmethod
     def read(folder: Path, plan: str) -> RequestCount:
@@ -85,7 +87,7 @@ class RequestCount:
                 raise ValueError("not what was written")
             kinds = {kind: KindCount(**one) for kind, one in values["kinds"].items()}
             known = (values["run"], kinds, values["finished"], values["final"], values["past"], values["earlier"])
-            found = RequestCount(path, *known)
+            found = RequestCount(path, *known, values["scored"])
         except (ValueError, TypeError, KeyError, AttributeError, OSError):
             raise FedloomError(
                 f"{path} is damaged (its digest differs): restore it, or remove it to count the run's rounds from the "
@@ -118,9 +120,17 @@ class RequestCount:
             raise Refused(f"the {policy.rounds} agreed rounds are over ({FILE} counts them)")
         if request.kind in AT_THE_END and request.round != self.finished:
             raise Refused("sites' models are compared once, when the run has ended and its models are saved")
+        if request.kind in SCORES and policy.only_sums:
+            self._score_once(request, tensors)
         if request.kind != "sum":  # a phase of a sum gives nothing away without the update, which is counted
             self._count(request, tensors, policy)
         return True
+
+    def _score_once(self, request: SiteRequest, tensors: Mapping[str, Tensor]) -> None:
+        """Where only sums may leave, score one model per round over all runs: many tell what a sum hides."""
+        place, model = f"{request.kind} {request.round}", _digest(tensors)
+        if self.scored.setdefault(place, model) != model:
+            raise Refused(f"it has scored another model of round {request.round}, and a run of sums has one scored")
 
     def _begin(self, run: str, policy: Policy) -> None:
         """Count a run from the start; one that a later run has followed is over."""
@@ -188,8 +198,4 @@ def _canonical(values: dict[str, object]) -> bytes:
 
 
 def _digest(tensors: Mapping[str, Tensor]) -> str:
-    hashed = hashlib.blake2b(digest_size=32)
-    for name, tensor in sorted(tensors.items()):
-        hashed.update(f"{name} {tuple(tensor.shape)} ".encode())
-        hash_tensor(hashed, tensor)
-    return hashed.hexdigest()
+    return message_digest(tensors).hex()

@@ -58,6 +58,11 @@ class SiteState:
         """Whether there is a state under a ticket."""
         return bool(self._files(ticket))
 
+    @property
+    def has_any(self) -> bool:
+        """Whether there is a state under any ticket."""
+        return any(self.folder.glob("?-*.safetensors"))
+
     def write(self, ticket: str, state: Mapping[str, KeptRows]) -> None:
         """Store a state under a ticket."""
         content = save({name: tensor.contiguous() for name, tensor in pack_kept(state).items()})

@@ -36,6 +36,7 @@ class SiteSums:
         got: Mapping[str, Tensor],
         row: Tensor | None = None,
         state: bytes = b"",
+        forgets: bool = False,
     ) -> dict[str, Tensor]:
         """What the site answers in a phase.
 
@@ -44,6 +45,7 @@ class SiteSums:
             got: What the server's half sent.
             row: The site's coded row, in the phase in which it trains.
             state: The digest of what the site had kept before it trained.
+            forgets: Whether the site has kept something, and trained as if it had not.
         """
         if self.client not in session.ids:
             raise RejectedMessage("it belongs to a sum without this site")
@@ -56,7 +58,9 @@ class SiteSums:
             raise FedloomError("the site knows nothing of this sum (it was restarted, or another sum has begun)")
         noisy = self.step.covers_replies
         if phase == ROWS:
-            self.openings.admit_row(session, state, noisy)
+            self.openings.admit_row(session, state, noisy, forgets)
+        elif phase == self.step.decrypting_phase:
+            self.openings.admit_look(session, noisy)
         answer = self.half.answer(phase, got, row)
         if self.half.opening is not None:
             self.openings.admit(session, self.half.opening, noisy)
