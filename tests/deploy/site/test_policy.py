@@ -64,6 +64,7 @@ def test_the_model_of_a_site_stays_there_unless_its_own_policy_says_otherwise(tm
     assert (line["request"], line["round"], line["run"]) == ("model", 3, site.blueprint.plan_digest)
     assert line["reason"] in caplog.text
     assert line["time"].endswith("+00:00")
+    assert (site.folder / LOG).stat().st_mode & 0o777 == 0o600
     allowed = open_site(tmp_path / "other", model=True)
     ask(allowed, "finish", round=3)
     assert ask(allowed, "model", round=3)[1].keys() == {"row"}
