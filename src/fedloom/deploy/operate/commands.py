@@ -76,6 +76,8 @@ def run(folder: Path, say: LinePrinter, observe: Observer, new: bool = False, fr
     settings, run_folder = load_server(folder), folder / RUN
     if new and from_round is not None:
         raise FedloomError("a new run has no earlier round: give --new or --from-round, not both.")
+    if new or not (run_folder / "config.toml").exists():
+        _refuse_unapproved(folder)
     if new and run_folder.exists():
         say(f"The last run is kept in {_put_aside(run_folder)}.")
     if from_round is not None:
@@ -121,6 +123,13 @@ def _start_error(log: LogMark) -> str:
     said = [line for line in log.new_lines() if _ERROR_LINE.match(line)]
     reason = printable_line(said[-1], 300) if said else "it printed no error"
     return f"the server half of the run died at its start ({reason}): see {log.path}."
+
+
+def _refuse_unapproved(folder: Path) -> None:
+    """Refuse to begin a run that the deployment's approver, if it has one, has not approved."""
+    from fedloom.deploy.provision.run_approval import approved_number  # it needs torch
+
+    approved_number(folder)
 
 
 def _go_back(folder: Path, number: int) -> None:
