@@ -25,9 +25,10 @@ pytest.importorskip("flwr", reason="Flower is not installed: no real deployment 
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.flower.control import SuperLinkControl, write_app
-from fedloom.deploy.operate.commands import read_json, stop
+from fedloom.deploy.operate.commands import stop
 from fedloom.deploy.operate.programs import Program, start_program, wait_until_ready
 from fedloom.deploy.operate.run_site import start_supernode
+from fedloom.deploy.participant_folder import read_json
 from fedloom.deploy.provision.folders import init
 from fedloom.deploy.provision.private_keys import make_node_key
 from fedloom.deploy.settings import SiteSettings, load_server, load_site

@@ -37,6 +37,7 @@ def samples(status: Status, now: float) -> dict[tuple[str, ...], float]:
 def test_every_fact_comes_back_from_the_parser():
     found = samples(STATUS, 100.0)
     assert found["fedloom_round",] == 3
+    assert found["fedloom_runs_in_line",] == 0
     assert found["fedloom_rounds_total",] == 10
     assert found["fedloom_seconds_since_last_record",] == 10
     assert found["fedloom_round_seconds",] == 2.5

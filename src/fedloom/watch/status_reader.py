@@ -126,6 +126,7 @@ class StatusReader:
             audit=_audit_words(deployment.audit()) if deployment else "",
             notes=[f"{records.tail.damaged} lines of {METRICS} are not records."] if records.tail.damaged else [],
             outcome=facts.outcome if facts else {},
+            in_line=deployment.in_line() if deployment else [],
         )
 
     def _read_config(self) -> None:
