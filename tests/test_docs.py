@@ -34,7 +34,7 @@ PAGES = [
     *sorted((HOME / "docs").glob("*.md")),
 ]
 EXAMPLES = sorted((HOME / "examples").glob("*.py"))
-REALLY_RUN = ("quickstart.md", "extend.md", "own-data.md")
+REALLY_RUN = ("quickstart.md", "extend.md", "own-data.md", "runbook.md")
 """Pages whose commands are run in order, in one folder, after the page's Python blocks."""
 
 
@@ -80,6 +80,8 @@ def test_commands_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.M
     if page.name == "quickstart.md":
         patients = next(text for text in blocks(page, "python") if "patients.csv" in text)
         exec(patients.split("task =")[0], {})  # noqa: S102
+    if page.name == "runbook.md":
+        run_python(page)
     if page.name == "own-data.md":
         runpy.run_path(str(HOME / "examples" / "hospital_stays.py"))["write_csv"](Path("stays.csv"))
     methods = [text for text in blocks(page, "python") if "@dataclass" in text or "class Wide" in text]

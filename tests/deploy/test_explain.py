@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 import pytest
@@ -23,6 +24,7 @@ from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.runs.prepare import Prepared, prepare
 from support.distillation import conv_task
+from support.paths import REPOSITORY
 
 WIDTH = 6 * 5 + 5 + 5 * 3 + 3
 HEAD = 5 * 3 + 3
@@ -271,3 +273,41 @@ def test_scoring_goes_to_all_sites_or_to_the_drawn_ones():
 
     assert number_scored(explain(ready(fl.FedAvg()))) == 3
     assert number_scored(explain(ready(fl.FedAvg(), eval_clients=2))) == 2
+
+
+PRIVATE = {"noise": 4.0, "clip": 0.5}
+MECHANISMS: dict[str, dict[str, object]] = {
+    "plain": {},
+    "`securesum`": {"channel": [{"name": "securesum"}]},
+    "`ckks`": {"channel": [{"name": "ckks"}]},
+    "`privatemean`": {"aggregation": {"name": "privatemean", **PRIVATE}, "eval_every": 0},
+    "`localnoise`": {"channel": [{"name": "localnoise", **PRIVATE}], "eval_every": 0},
+    "`privatesum`": {"channel": [{"name": "privatesum", **PRIVATE}], "eval_every": 0},
+    "`sample_privacy`": {"sample_privacy": PRIVATE, "eval_every": 0},
+    "`fedseq`": {"method": {"name": "fedseq"}},
+}
+
+
+def rows_of_what_a_site_sends() -> dict[str, tuple[set[str], set[str], set[str]]]:
+    """The table of the page on trust: of its training, numbers beside it, and scores, by mechanism."""
+    page = (REPOSITORY / "docs" / "trust.md").read_text()
+    table = page.partition("<!-- what a site sends")[2].partition("<!-- end of what a site sends")[0]
+    cells = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("| ")][1:]
+    named = [[cell.strip() for cell in row] for row in cells]
+    return {row[0]: tuple(set(re.findall("`([^`]+)`", cell)) for cell in row[1:]) for row in named}  # type: ignore[misc]
+
+
+def test_the_page_on_trust_has_all_mechanisms() -> None:
+    assert rows_of_what_a_site_sends().keys() == MECHANISMS.keys()
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS)
+def test_a_site_sends_what_the_page_on_trust_says(mechanism: str) -> None:
+    if mechanism == "`ckks`":
+        pytest.importorskip("tenseal", reason="TenSEAL is not installed: no homomorphic sum is made")
+    values = {"task": {"name": "digits", "clients": 4}, "rounds": 2, "method": {"name": "fedavg"}}
+    run = explain(resolve({**values, **MECHANISMS[mechanism]}, "the test"))
+    names = {tensor.name for one in run.exchanges for tensor in one.up}
+    counted = {tensor.name for one in run.exchanges for tensor in one.up if tensor.counted}
+    beside = {"steps", "samples", "bytes"}
+    assert rows_of_what_a_site_sends()[mechanism] == (counted, names & beside, names - counted - beside)

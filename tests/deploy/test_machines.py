@@ -25,9 +25,10 @@ pytest.importorskip("flwr", reason="Flower is not installed: no real deployment 
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.flower.control import SuperLinkControl, write_app
-from fedloom.deploy.operate.commands import read_json, stop
+from fedloom.deploy.operate.commands import stop
 from fedloom.deploy.operate.programs import Program, start_program, wait_until_ready
 from fedloom.deploy.operate.run_site import start_supernode
+from fedloom.deploy.participant_folder import read_json
 from fedloom.deploy.provision.folders import init
 from fedloom.deploy.provision.private_keys import make_node_key
 from fedloom.deploy.settings import SiteSettings, load_server, load_site
@@ -64,7 +65,8 @@ class Machines:
     def start(self, *command: str) -> Program:
         """Start a command of ours; it ends with the test, however that ends."""
         log = self.root / f"{'-'.join(command)}.log"
-        program = start_program(" ".join(command), [*FEDLOOM, "deploy", *command], log, os.environ, self.root)
+        as_people_do = ["/bin/sh", "-c", 'umask 022; exec "$@"', "sh", *FEDLOOM, "deploy", *command]
+        program = start_program(" ".join(command), as_people_do, log, os.environ, self.root)
         self.programs.append(program)
         return program
 
@@ -253,6 +255,18 @@ def test_another_user_of_the_machine_gets_nowhere(machines: Machines, running: P
     assert got["environments"] == []
     after = SuperLinkControl(folders[0]).nodes()
     assert [node.key for node in after] == [node.key for node in before]
+
+
+def test_every_log_of_a_deployment_is_its_owners(machines: Machines, running: Program) -> None:
+    """Also where people's shells let others read what they write (umask 022)."""
+    wait_for_round(running, machines.root / "server" / "run", 1)
+    folders = [machines.root / name for name in ("server", *SITES)]
+    logs = [path for folder in folders for path in folder.rglob("*") if ".log" in path.name or path.suffix == ".jsonl"]
+    names = {path.relative_to(machines.root / "server").as_posix() for path in logs if folders[0] in path.parents}
+    written = {"logs/superlink.log", "logs/nginx.log", "proxy/access.log", "proxy/error.log", "audit.jsonl"}
+    assert names >= written | {"run/metrics.jsonl"}
+    assert {path.name for path in logs} >= {"site.log", "supernode.log"}
+    assert {str(path): oct(path.stat().st_mode & 0o777) for path in logs if path.stat().st_mode & 0o077} == {}
 
 
 @pytest.mark.timeout(LONGEST + 60)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import get_args
 
 import pytest
 
 from fedloom.watch.prometheus import prometheus_text
-from fedloom.watch.status import Curve, Participant, Status
+from fedloom.watch.status import REASON_CLASSES, Curve, Participant, Phase, Status
+from support.paths import REPOSITORY
 
 EVIL = 'a"b\\c\nd{e="f"} 7\n# TYPE x'
 LINE = re.compile(
@@ -37,6 +39,7 @@ def samples(status: Status, now: float) -> dict[tuple[str, ...], float]:
 def test_every_fact_comes_back_from_the_parser():
     found = samples(STATUS, 100.0)
     assert found["fedloom_round",] == 3
+    assert found["fedloom_runs_in_line",] == 0
     assert found["fedloom_rounds_total",] == 10
     assert found["fedloom_seconds_since_last_record",] == 10
     assert found["fedloom_round_seconds",] == 2.5
@@ -74,3 +77,21 @@ def test_what_is_not_known_is_not_there():
     assert "fedloom_round " not in text
     assert "fedloom_sites" not in text
     assert "fedloom_healthy 0.0" in text
+
+
+def test_the_alert_rules_name_metrics_and_labels_that_are_exported():
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed: the rules are not read")
+    rules = yaml.safe_load((REPOSITORY / "examples" / "deploy" / "alerts.yml").read_text())["groups"][0]["rules"]
+    text = prometheus_text(STATUS, 100.0)
+    exported = {line.split()[2] for line in text.splitlines() if line.startswith("# TYPE")}
+    assert len({rule["alert"] for rule in rules}) == len(rules) > 5
+    for rule in rules:
+        named = re.findall(r"fedloom_\w+", rule["expr"])
+        assert set(named) <= exported, rule["alert"]
+        assert named or rule["expr"].startswith("up{")
+        for name, label, value in re.findall(r'(fedloom_\w+)\{(\w+)="(\w+)"\}', rule["expr"]):
+            values = {"phase": get_args(Phase), "reason": ("invalid", *REASON_CLASSES)}[label]
+            assert value in values, rule["alert"]
+            assert re.search(rf'^{name}\{{[^}}]*{label}="', text, re.MULTILINE), rule["alert"]
+        for label in re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]):
+            assert any(re.search(rf'^{name}\{{[^}}]*{label}="', text, re.MULTILINE) for name in named), rule["alert"]

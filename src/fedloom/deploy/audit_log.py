@@ -36,6 +36,7 @@ What = Literal[
     "server stopped",
     "settings changed",
     "run submitted",
+    "run approved",
     "run started",
     "run resumed",
     "run set back",
@@ -82,7 +83,7 @@ def append(folder: Path, what: What, **facts: str | int | float | bool | None) -
     with open(os.open(folder / AUDIT, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600), "r+b", buffering=0) as file:
         fcntl.flock(file, fcntl.LOCK_EX)  # server, server half and operator write to the same file
         last, whole = _last_line(file)
-        entry = {"time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "who": _user(), "what": what} | short
+        entry = {"time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "who": user_name(), "what": what} | short
         line = json.dumps(entry | {"before": _digest(last) if last else NOTHING}, ensure_ascii=False).encode() + b"\n"
         file.write(line if whole else b"\n" + line)
         os.fsync(file.fileno())
@@ -156,7 +157,7 @@ def _digest(line: bytes) -> str:
     return hashlib.sha256(line).hexdigest()
 
 
-def _user() -> str:
+def user_name() -> str:
     """The name of the user whose process this is; its number if it has no name."""
     try:
         return pwd.getpwuid(os.getuid()).pw_name

@@ -13,8 +13,10 @@ from fedloom.deploy.audit_log import AUDIT, AuditTrail, read_audit
 from fedloom.deploy.flower.control import SuperLinkControl
 from fedloom.deploy.flower.local_socket import connection_errors
 from fedloom.deploy.members import member_keys, revoked_sites
-from fedloom.deploy.operate.commands import SITE_STATES, is_serving
+from fedloom.deploy.operate.commands import SITE_STATES
+from fedloom.deploy.operate.play_run import is_serving
 from fedloom.deploy.operate.reception import visit_notes
+from fedloom.deploy.operate.run_queue import RunQueue
 from fedloom.deploy.operate.supervise import pid_file
 from fedloom.deploy.participant_folder import OUTCOME, RUN, STATUS, read_json
 from fedloom.deploy.protocol.printable import printable_line
@@ -136,6 +138,10 @@ class DeploymentFolder:
         }
         notes = {name: note for name, note in visit_notes(self.folder).items() if name in settings.everyone}
         return refused | notes | {name: f"revoked at {since}" for name, since in self.revoked(settings).items()}
+
+    def in_line(self) -> list[str]:
+        """The new runs that wait for the one before them: who asked for each, and when."""
+        return [printable_line(f"{one.who}, since {one.time}", 100) for one in RunQueue(self.folder).waiting()]
 
     def revoked(self, settings: ServerSettings) -> dict[str, str]:
         """Since when sites are revoked, by name."""

@@ -71,6 +71,7 @@ def page_status(status: Status, now: float) -> dict[str, Any]:
         "outcome",
         "authority",
         "revoked",
+        "in_line",
     ):  # the page has the rounds themselves
         del values[name]
     latest = {curve.name: status.metrics[curve.name] for curve in status.curves if curve.name in status.metrics}

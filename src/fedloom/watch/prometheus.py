@@ -75,6 +75,7 @@ def _sites(status: Status, now: float) -> Iterator[str]:
     if status.kind != "server":
         return
     sites = status.participants
+    yield from _number("fedloom_runs_in_line", "New runs that wait for the one before them.", len(status.in_line))
     yield from _number("fedloom_sites", "How many sites the deployment has.", len(sites))
     yield from _number("fedloom_sites_connected", "How many are connected.", sum(bool(one.connected) for one in sites))
     there: list[Sample] = [({"site": one.name}, float(bool(one.connected))) for one in sites]

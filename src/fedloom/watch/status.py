@@ -151,6 +151,7 @@ class Status:
         notes: What is odd about the folder.
         outcome: How a deployed run ended, as its server half wrote it.
         has_model: Whether a site has its final model.
+        in_line: The new runs that wait for the one before them: who asked for each, and when.
     """
 
     kind: Kind
@@ -186,6 +187,7 @@ class Status:
     notes: Sequence[str] = ()
     outcome: Mapping[str, Any] = field(default_factory=dict)
     has_model: bool = False
+    in_line: Sequence[str] = ()
 
     def stall(self, now: float) -> str:
         """Why a running run seems to hang; empty if it does not."""

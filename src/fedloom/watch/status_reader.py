@@ -128,6 +128,7 @@ class StatusReader:
             audit=_audit_words(deployment.audit()) if deployment else "",
             notes=[*self._oddities, *_damaged_lines(records.tail.damaged)],
             outcome=facts.outcome if facts else {},
+            in_line=deployment.in_line() if deployment else [],
         )
 
     def _read_config(self) -> None:

@@ -16,6 +16,7 @@ pytest.importorskip("cryptography", reason="cryptography is not installed: no ke
 from rich.console import Console
 
 from fedloom.cli.deploy.status_view import status_lines, status_table, status_values
+from fedloom.deploy.operate.run_queue import RunQueue
 from fedloom.deploy.provision.private_keys import make_node_key
 from fedloom.deploy.settings import SiteSettings, to_toml
 from fedloom.runs.folder.metrics_file import append_record
@@ -65,6 +66,13 @@ def test_a_site_that_ran(site):
     assert "last: \ufffdround 3: update" in status_lines(StatusReader(site).read())
 
 
+def test_runs_in_line_are_shown(server):
+    RunQueue(server).join(at_once=False)
+    (waiting,) = RunQueue(server).waiting()
+    assert values(server)["in_line"] == [f"{waiting.who}, since {waiting.time}"]
+    assert f"in line: a new run of {waiting.who}, since {waiting.time}" in status_lines(StatusReader(server).read())
+
+
 def test_a_server_that_is_down_tells_of_its_run(server):
     append_record(server / "run", {"round": 1, "metrics": {"a": 1.0}}, 0.1)
     append_record(server / "run", {"round": 2, "metrics": {"a": 2.0}, "excluded": [ONE], "remarks": [CLIP]}, 0.1)
@@ -85,6 +93,7 @@ def test_a_server_that_is_down_tells_of_its_run(server):
         "excluded": [{"round": 2, **ONE}],
         "remarks": [{"round": 2, "name": "north", "what": "clipped", "reason": "moved by 9"}],
         "outcome": {"error": "round 3 was abandoned"},
+        "in_line": [],
     }
     assert "  round 2: north (clipped): moved by 9" in status_lines(StatusReader(server).read())
 

@@ -1,29 +1,20 @@
-"""Following a run from its folder, and stopping, without anything running."""
+"""Beginning runs, one after another, and stopping, without anything running."""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.operate import commands as operate
-from fedloom.deploy.operate.commands import (
-    OUTCOME,
-    RUN,
-    SERVING,
-    STATUS,
-    _follow,
-    _is_alive,
-    is_serving,
-    read_json,
-    stop,
-)
+from fedloom.deploy.operate import play_run
+from fedloom.deploy.operate.commands import stop
+from fedloom.deploy.operate.run_queue import QUEUE, RunQueue
+from fedloom.deploy.participant_folder import OUTCOME, RUN, SERVING
 from fedloom.deploy.settings import ServerSettings, SiteSettings, to_toml
-from fedloom.runs.folder.record_tail import RecordTail
 from support.waiting import LIMIT, wait_until
 
 
@@ -43,130 +34,145 @@ def server(tmp_path):
     return folder
 
 
-def lines(*records: dict) -> bytes:
-    return b"".join(json.dumps(record).encode() + b"\n" for record in records)
-
-
-# -- small files
-
-
-@pytest.mark.parametrize("content", [None, b"", b"{", b"\xff"])
-def test_a_small_file_that_says_nothing_says_nothing(tmp_path, content):
-    if content is not None:
-        (tmp_path / "it.json").write_bytes(content)
-    assert read_json(tmp_path / "it.json") == {}
-
-
-# -- whether a server half is at work
-
-
-def test_only_a_living_server_half_is_at_work(tmp_path):
-    assert not is_serving(tmp_path)
-    gone = subprocess.Popen(["/bin/sh", "-c", "exit 0"])
-    gone.wait()
-    (tmp_path / SERVING).write_text(json.dumps({"process": gone.pid}))
-    assert not is_serving(tmp_path)
-    (tmp_path / SERVING).write_text(json.dumps({"process": os.getpid()}))
-    assert not is_serving(tmp_path)  # a process, but no server half: the number is somebody else's by now
-    assert not _is_alive(gone.pid)
-
-
-def test_a_run_is_followed_to_its_outcome(tmp_path):
-    (tmp_path / "metrics.jsonl").write_bytes(lines({"round": 0}, {"round": 1}))
-    (tmp_path / STATUS).write_text(json.dumps({"waiting": "2 of 3 sites are connected"}))
-    (tmp_path / OUTCOME).write_text(json.dumps({"stopped": None}))
-    said, seen = [], []
-    outcome = _follow(tmp_path, RecordTail(tmp_path / "metrics.jsonl"), said.append, seen.append)
-    assert outcome == {"stopped": None}
-    assert said == ["Waiting: 2 of 3 sites are connected."]
-    assert [record["round"] for record in seen] == [0, 1]
-
-
-def test_what_a_limit_cuts_of_a_site_is_said_at_the_terminal(tmp_path):
-    reason = "announces 1,493 training samples; 529 of them count (max_share = 0.5)"
-    remarks = [
-        {"client": 0, "name": "north", "what": "claim", "reason": reason},
-        {"client": 1, "name": "south", "what": "update", "reason": "moved by 9"},
-    ]
-    (tmp_path / "metrics.jsonl").write_bytes(lines({"round": 1, "remarks": remarks}))
-    (tmp_path / OUTCOME).write_text(json.dumps({"stopped": None}))
-    said: list[str] = []
-    _follow(tmp_path, RecordTail(tmp_path / "metrics.jsonl"), said.append, lambda _: None)
-    assert said == [f"From round 1 on, north {reason}."]
-
-
-def test_a_server_half_that_died_has_no_outcome(tmp_path):
-    gone = subprocess.Popen(["/bin/sh", "-c", "exit 0"])
-    gone.wait()
-    (tmp_path / SERVING).write_text(json.dumps({"process": gone.pid}))
-    assert _follow(tmp_path, RecordTail(tmp_path / "none"), print, print) is None
-
-
-def test_a_server_half_that_never_begins_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(operate, "START_TIMEOUT", 0.05)
-    assert _follow(tmp_path, RecordTail(tmp_path / "none"), print, print) is None
-
-
-def test_a_server_half_that_dies_at_its_start_is_tried_twice_and_its_own_error_is_said(server, monkeypatch):
-    pytest.importorskip("flwr", reason="Flower is not installed: no run is submitted")
-    gone = subprocess.Popen(["/bin/sh", "-c", "exit 0"])
-    gone.wait()
-    log, said, submitted = server / "logs" / "superlink.log", [], []
-    log.parent.mkdir()
-    (server / "flower").mkdir()
-    log.write_text("OSError: of last week\n")
-
-    def submit(folder):
-        submitted.append(folder)
-        with open(log, "a") as file:
-            file.write(f"Traceback:\nImportError: number {len(submitted)}\nINFO: a call\n")
-        (folder / RUN / SERVING).write_text(json.dumps({"process": gone.pid, "starting": True}))
-
-    monkeypatch.setattr(operate, "_wait_for_server", lambda _: None)
-    monkeypatch.setattr(operate, "_submit", submit)
-    with pytest.raises(FedloomError, match=r"died at its start \(ImportError: number 2\): see .*superlink\.log\."):
-        operate.run(server, said.append, print)
-    assert len(submitted) == 2
-    assert said == [
-        f"The server half of the run died at its start (ImportError: number 1): see {log}. It is tried once more."
-    ]
-    monkeypatch.setattr(operate, "_submit", lambda folder: (folder / RUN / SERVING).write_text(
-        json.dumps({"process": gone.pid, "starting": True})
-    ))  # fmt: skip
-    with pytest.raises(FedloomError, match="it printed no error"):  # what another start printed does not count
-        operate.run(server, said.append, print)
-
-
-def test_two_who_watch_a_run_submit_it_once(server, monkeypatch):
-    pytest.importorskip("flwr", reason="Flower is not installed: no run is submitted")
-    (server / "flower").mkdir()
-    run_id, came, following = [], [], []
-
-    def follow(*arguments):
-        following.append(arguments)
-        return _follow(*arguments)
-
-    def submit(folder):
-        run_id.append(folder)
-        wait_until(lambda: len(came) == 2)  # the other one is about to submit it, too
-        (folder / RUN / SERVING).write_text(json.dumps({"process": os.getpid()}))
-
-    monkeypatch.setattr(operate, "_wait_for_server", came.append)
-    monkeypatch.setattr(operate, "_is_alive", lambda _: True)
-    monkeypatch.setattr(operate, "_submit", submit)
-    monkeypatch.setattr(operate, "_follow", follow)
-    with ThreadPoolExecutor(2) as pool:
-        watching = [pool.submit(operate.run, server, print, print) for _ in range(2)]
-        wait_until(lambda: len(following) == 2)
-        (server / RUN / OUTCOME).write_text(json.dumps({"stopped": None}))
-        assert [watcher.result(LIMIT) for watcher in watching] == [server / RUN] * 2
-    assert run_id == [server]
-
-
 def test_a_run_without_a_server_is_refused_with_the_command_to_start_it(server):
     pytest.importorskip("flwr", reason="Flower is not installed: no run is submitted")
     with pytest.raises(FedloomError, match=f"the server is not running: start it with  fedloom deploy server {server}"):
         operate.run(server, pytest.fail, pytest.fail)
+
+
+# -- runs in line
+
+
+@pytest.fixture
+def superlink(monkeypatch):
+    """A SuperLink whose runs go on until the test ends them; the runs that it was given."""
+    pytest.importorskip("flwr", reason="Flower is not installed: no run is submitted")
+    submitted = []
+
+    def submit(folder):
+        (folder / RUN).mkdir(exist_ok=True)
+        (folder / RUN / "config.toml").write_text("")
+        if not (folder / RUN / "name").exists():
+            (folder / RUN / "name").write_text(str(len(submitted)))
+        submitted.append((folder / RUN / "name").read_text())
+        (folder / RUN / SERVING).write_text(json.dumps({"process": os.getpid()}))
+
+    monkeypatch.setattr(operate, "wait_for_server", lambda _: None)
+    monkeypatch.setattr(play_run, "wait_for_server", lambda _: None)
+    monkeypatch.setattr(play_run, "_is_alive", lambda _: True)
+    monkeypatch.setattr(play_run, "_submit", submit)
+    return submitted
+
+
+def end_run(server, **outcome):
+    (server / RUN / OUTCOME).write_text(json.dumps(outcome or {"stopped": None}))
+
+
+def name_of(folder):
+    return (folder / "name").read_text()
+
+
+def in_line(server):
+    return [one.ticket for one in RunQueue(server).waiting()]
+
+
+def test_new_runs_wait_for_the_one_before_them_and_begin_in_order(server, superlink):
+    reported = []
+    with ThreadPoolExecutor(3) as pool:
+
+        def ask(new):
+            return pool.submit(
+                operate.run, server, lambda _: None, print, new=new, report=lambda run: reported.append(name_of(run))
+            )
+
+        asked = [ask(False)]
+        wait_until(lambda: superlink == ["0"])
+        for number in (1, 2):
+            asked.append(ask(True))
+            wait_until(lambda number=number: len(in_line(server)) == number)
+        assert superlink == ["0"]
+        for number in range(3):
+            wait_until(lambda number=number: superlink == [str(one) for one in range(number + 1)])
+            assert len(in_line(server)) == 2 - number
+            end_run(server)
+        for one in asked:
+            one.result(LIMIT)
+    assert sorted(reported) == ["0", "1", "2"]  # each has seen its own run's folder
+    assert [name_of(server / name) for name in ("run-1", "run-2", "run")] == ["0", "1", "2"]
+    assert not (server / QUEUE).exists()
+
+
+def test_the_line_is_there_after_a_restart_and_whoever_continues_the_run_plays_it(server, superlink):
+    (server / RUN / "config.toml").write_text("")
+    (server / RUN / "name").write_text("interrupted")
+    RunQueue(server).join(at_once=False)
+    RunQueue(server).join(at_once=False)
+    with ThreadPoolExecutor(1) as pool:
+        one = pool.submit(operate.run, server, lambda _: None, print)
+        for number, expected in enumerate((["interrupted"], ["interrupted", "1"], ["interrupted", "1", "2"])):
+            wait_until(lambda expected=expected: superlink == expected)
+            assert len(in_line(server)) == 2 - number
+            end_run(server)
+        one.result(LIMIT)
+    assert [name_of(server / name) for name in ("run-1", "run-2", "run")] == ["interrupted", "1", "2"]
+
+
+def test_a_run_that_stops_with_an_error_does_not_hold_up_the_line(server, superlink):
+    said = []
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(operate.run, server, said.append, print)
+        wait_until(lambda: superlink == ["0"])
+        second = pool.submit(operate.run, server, said.append, print, new=True)
+        wait_until(lambda: len(in_line(server)) == 1)
+        end_run(server, error="too few sites")
+        with pytest.raises(FedloomError, match="too few sites"):
+            first.result(LIMIT)
+        wait_until(lambda: superlink == ["0", "1"])
+        end_run(server)
+        second.result(LIMIT)
+    assert "A run is going on: this one is in line, behind 1. Ctrl-C leaves the line." in said
+
+
+def test_without_a_run_a_new_one_begins_at_once_also_instead_of_an_unfinished_one(server, superlink):
+    (server / RUN / "config.toml").write_text("")
+    (server / RUN / "name").write_text("unfinished")
+    with ThreadPoolExecutor(1) as pool:
+        one = pool.submit(operate.run, server, lambda _: None, print, new=True)
+        wait_until(lambda: superlink == ["0"])
+        end_run(server)
+        one.result(LIMIT)
+    assert name_of(server / "run-1") == "unfinished"
+
+
+def test_a_run_that_nobody_watches_is_continued_by_who_waits_for_it(server, superlink):
+    (server / RUN / "config.toml").write_text("")
+    (server / RUN / "name").write_text("abandoned")
+    RunQueue(server).join(at_once=False)
+    said = []
+    with ThreadPoolExecutor(1) as pool:
+        one = pool.submit(operate.run, server, said.append, print, new=True)
+        wait_until(lambda: superlink == ["abandoned"])
+        end_run(server, error="too few sites")
+        for expected in (["abandoned", "1"], ["abandoned", "1", "2"]):
+            wait_until(lambda expected=expected: superlink == expected)
+            end_run(server)
+        one.result(LIMIT)
+    assert "The run before stopped: too few sites" in said
+
+
+def test_who_gives_up_leaves_the_line(server, superlink, monkeypatch):
+    (server / RUN / "config.toml").write_text("")
+    (server / RUN / SERVING).write_text(json.dumps({"process": os.getpid()}))
+
+    def interrupt(*_):
+        assert len(in_line(server)) == 1
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(operate, "play", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        operate.run(server, lambda _: None, print, new=True)
+    assert in_line(server) == []
+    assert superlink == []
 
 
 # -- stopping

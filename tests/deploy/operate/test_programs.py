@@ -37,6 +37,20 @@ def is_alive(process: int) -> bool:
         return False
 
 
+@pytest.mark.parametrize("before", [None, 0o644])
+def test_the_log_of_a_program_is_its_owners(tmp_path, before):
+    if before is not None:
+        (tmp_path / "logs").mkdir()
+        (tmp_path / "logs" / "it.log").touch(before)
+    usual = os.umask(0o022)
+    try:
+        program = shell(tmp_path, "echo a reason")
+    finally:
+        os.umask(usual)
+    program.process.wait(LIMIT)
+    assert program.log.stat().st_mode & 0o777 == 0o600
+
+
 def test_what_a_program_says_is_in_its_log_and_only_its_own_is_told(tmp_path):
     first = shell(tmp_path, "echo one; echo two >&2")
     first.process.wait()

@@ -64,6 +64,7 @@ def test_the_model_of_a_site_stays_there_unless_its_own_policy_says_otherwise(tm
     assert (line["request"], line["round"], line["run"]) == ("model", 3, site.blueprint.plan_digest)
     assert line["reason"] in caplog.text
     assert line["time"].endswith("+00:00")
+    assert (site.folder / LOG).stat().st_mode & 0o777 == 0o600
     allowed = open_site(tmp_path / "other", model=True)
     ask(allowed, "finish", round=3)
     assert ask(allowed, "model", round=3)[1].keys() == {"row"}
@@ -124,13 +125,9 @@ def test_requests_of_another_run_are_refused(tmp_path):
 
 
 def test_scores_that_go_with_an_update_are_withheld_and_the_update_is_not(tmp_path):
+    last = plan().blueprint.config.rounds  # which is scored
     (answer, found), (_, usual) = (
-        ask(
-            open_site(tmp_path / name, evaluation=evaluation),
-            "update",
-            measure=True,
-            round=plan().blueprint.config.rounds,
-        )
+        ask(open_site(tmp_path / name, evaluation=evaluation), "update", measure=True, round=last)
         for name, evaluation in (("a", False), ("b", True))
     )
     assert answer.error == ""

@@ -6,7 +6,7 @@ import typer
 
 from fedloom.cli.deploy.membership import add, renew, revoke
 from fedloom.cli.deploy.operate import client, run, server, stop
-from fedloom.cli.deploy.provision import explain, init, request
+from fedloom.cli.deploy.provision import approve, explain, init, request
 from fedloom.cli.deploy.status import audit, status
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode="rich")
@@ -32,6 +32,7 @@ app.command()(run)
 app.command()(status)
 app.command()(stop)
 app.command()(audit)
+app.command()(approve)
 app.command()(request)
 app.command()(add)
 app.command()(revoke)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +33,8 @@ def client(folder: Folder) -> None:
 def run(
     folder: Folder,
     new: Annotated[
-        bool, typer.Option("--new", help="Begin a new run with the current sites; the last run's folder is kept.")
+        bool,
+        typer.Option("--new", help="Begin a new run with the current sites, when the last one has ended; it is kept."),
     ] = False,
     from_round: Annotated[
         int | None, typer.Option("--from-round", help="Continue after this earlier round; later rounds are discarded.")
@@ -55,14 +57,20 @@ def run(
     load_server(folder)
     config = Blueprint.load(folder).config
     score = score_from(make_metrics(tuple(config.task.metrics)))
-    try:
-        with bars(quiet or as_json) as progress:
-            show = observer(progress, folder.resolve().parent.name, config.rounds, score)
-            done = play(folder, _say if not (quiet or as_json) else lambda _: None, show, new, from_round)
-    except KeyboardInterrupt:
-        say(f"the run continues: watch it again with  fedloom deploy run {folder}", err=True)
-        raise
-    _report(done, as_json)
+    with contextlib.ExitStack() as screen:
+        progress = screen.enter_context(bars(quiet or as_json))
+        show = observer(progress, folder.resolve().parent.name, config.rounds, score)
+
+        def report(done: Path) -> None:
+            screen.close()  # the bar ends above the report
+            _report(done, as_json)
+
+        try:
+            play(folder, _say if not (quiet or as_json) else lambda _: None, show, new, from_round, report)
+        except KeyboardInterrupt:
+            screen.close()
+            say(f"the run continues: watch it again with  fedloom deploy run {folder}", err=True)
+            raise
 
 
 def stop(folder: Folder) -> None:

@@ -36,6 +36,9 @@ def init(
         list[Path] | None,
         typer.Option("--request", help="The request of a site that made its keys itself; may be given several times."),
     ] = None,
+    approver: Annotated[
+        bool, typer.Option("--approver", help="Make a key for somebody who must approve each new run.")
+    ] = False,
 ) -> None:
     """Write a folder for the server and one for each site: keys, certificates, settings, a start script, a README.
 
@@ -49,7 +52,7 @@ def init(
     names, sentences = [name.strip() for name in clients.split(",") if name.strip()], list[str]()
     folders = write(
         run_file, out, names, evaluator=evaluator, host=host, port=port, control_port=control_port, proxy=proxy,
-        rehearsal=rehearsal, days=days, requests=requests or (), say=sentences.append,
+        rehearsal=rehearsal, days=days, requests=requests or (), approver=approver, say=sentences.append,
     )  # fmt: skip
     for folder in folders:
         say(f"{folder}")
@@ -72,6 +75,30 @@ def explain(
     from fedloom.deploy.explanation_text import explain_path
 
     say(explain_path(run, trust or ()))
+
+
+def approve(
+    request_file: Annotated[
+        Path, typer.Argument(metavar="REQUEST", help="approval.request.json of the server's folder.")
+    ],
+    key: Annotated[
+        Path | None, typer.Option("--key", help="The approver's folder; without it the request is shown, not signed.")
+    ] = None,
+) -> None:
+    """Show what a new run would be, and approve it with the approver's key.
+
+    Only where the deployment was made with [b]init --approver[/b]. The approval, approval.json beside the request, goes
+    into the server's folder and is good for one run.
+
+    Example:  fedloom deploy approve approval.request.json --key deploy/approver
+    """
+    from fedloom.deploy.provision.run_approval import approve as sign
+    from fedloom.deploy.provision.run_approval import request_lines
+
+    for line in request_lines(request_file):
+        say(line)
+    if key is not None:
+        say(f"{sign(request_file, key)}")
 
 
 def request(

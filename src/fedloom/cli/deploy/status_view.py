@@ -52,6 +52,7 @@ def status_values(status: Status) -> dict[str, Any]:
             {"round": one.round, "name": one.name, "what": one.what, "reason": one.reason} for one in status.remarks
         ],
         "outcome": dict(status.outcome),
+        "in_line": list(status.in_line),
     }
 
 
@@ -81,7 +82,7 @@ def status_lines(status: Status) -> list[str]:
         lines.append("the run is finished")
         for late in status.outcome.get("excluded", ()):
             lines.append(f"  at the end: {late['name']} left out of '{late['what']}': {late['reason']}")
-    return lines
+    return [*lines, *(f"in line: a new run of {one}" for one in status.in_line)]
 
 
 def show_status(reader: StatusReader, as_json: bool) -> None:
@@ -117,6 +118,7 @@ def status_table(status: Status, now: float) -> Group:
     lines += [
         words for words in (status.trouble(now) or status.reason, *status.warnings, *_audit_lines(status)) if words
     ]
+    lines += [f"in line: a new run of {one}" for one in status.in_line]
     parts: list[Any] = [Text(line) for line in lines]
     if status.participants:
         table = Table()

@@ -17,6 +17,7 @@ from pathlib import Path
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.operate.log_rotation import old_log
 from fedloom.deploy.participant_folder import make_private
+from fedloom.files.private_log import open_private_log
 from fedloom.files.regular_file import read_regular
 
 STARTING = 120.0
@@ -125,7 +126,7 @@ def start_program(
     """Start a program that ends when this process ends, however it ends, and whose files only its owner can read."""
     make_private(log.parent)
     began = log.stat().st_size if log.exists() else 0
-    with open(log, "ab") as file:
+    with open_private_log(log) as file:
         process = subprocess.Popen(  # noqa: S603
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=dict(environment), cwd=folder,
             preexec_fn=_end_with_parent if sys.platform == "linux" else None, start_new_session=True,

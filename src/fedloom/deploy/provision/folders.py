@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from fedloom.deploy.provision.authority import Authority
     from fedloom.deploy.provision.key_request import KeyRequest
 
-SERVER, AUTHORITY, START, README = "server", "authority", "start.sh", "README.md"
+SERVER, AUTHORITY, APPROVER, START, README = "server", "authority", "approver", "start.sh", "README.md"
 SIGNED = "signed"
 """The folder of copies of the sites' signatures, in the authority's folder: what each site got."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
@@ -56,6 +56,7 @@ def init(
     rehearsal: bool = False,
     days: int = 365,
     requests: Sequence[Path] = (),
+    approver: bool = False,
     say: Callable[[str], None] = lambda _: None,
 ) -> list[Path]:
     """Write the folders of a deployment.
@@ -71,10 +72,11 @@ def init(
         rehearsal: Whether every site uses its share of the run file's data.
         days: How long the certificates are valid.
         requests: Requests of sites that made their keys themselves; the folders of these have no private key.
+        approver: Whether a new run needs the approval of somebody who has a key of his own.
         say: Gets a sentence per privacy budget of the run: how long it lasts.
 
     Returns:
-        The server's folder, then the sites'.
+        The server's folder, then the sites', then the approver's.
     """
     from fedloom.deploy.provision.authority import Authority
     from fedloom.deploy.provision.key_request import read_request
@@ -114,10 +116,10 @@ def init(
         )
         for number, name in enumerate(everyone)
     ]
-    _write_at_once(out, server, settings, blueprint, Authority.new(days), made_there)
+    _write_at_once(out, server, settings, blueprint, Authority.new(days), made_there, approver)
     for sentence in budget_sentences(simulated):
         say(sentence)
-    return [out / name for name in (SERVER, *everyone)]
+    return [out / name for name in (SERVER, *everyone, *([APPROVER] if approver else []))]
 
 
 def check_days(days: int) -> None:
@@ -129,7 +131,7 @@ def check_days(days: int) -> None:
 def _check_names(sites: Sequence[str], everyone: Sequence[str]) -> None:
     if not sites:
         raise FedloomError("a deployment needs at least one site: name them, for instance --clients site-1,site-2.")
-    seen = {SERVER, AUTHORITY}
+    seen = {SERVER, AUTHORITY, APPROVER}
     for name in everyone:
         check_name(name)
         if name.casefold() in seen:
@@ -143,7 +145,7 @@ def check_name(name: str) -> None:
         raise FedloomError(
             f"site name {name!r}: use up to 64 letters, digits, '-', '_' and '.', a letter or a digit first."
         )
-    if name.casefold() in (SERVER, AUTHORITY):
+    if name.casefold() in (SERVER, AUTHORITY, APPROVER):
         raise FedloomError(f"site name '{name}': that name is the operator's; choose another.")
 
 
@@ -170,13 +172,14 @@ def _write_at_once(
     blueprint: Blueprint,
     authority: Authority,
     requests: Mapping[str, KeyRequest],
+    approver: bool,
 ) -> None:
     """Write into a temporary folder beside ``out`` and rename it when it is complete."""
     draft: Path | None = None
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-        _write(draft, server, sites, blueprint, authority, requests)
+        _write(draft, server, sites, blueprint, authority, requests, approver)
         draft.rename(out)
     except OSError as error:
         raise FedloomError(
@@ -194,7 +197,10 @@ def _write(
     blueprint: Blueprint,
     authority: Authority,
     requests: Mapping[str, KeyRequest],
+    approver: bool,
 ) -> None:
+    from fedloom.deploy.provision.run_approval import APPROVER as APPROVER_FILE
+    from fedloom.deploy.provision.run_approval import make_approver
     from fedloom.deploy.provision.signature import SIGNATURE, sign_folder
     from fedloom.deploy.sum_keys import write_shared_secret
 
@@ -221,6 +227,8 @@ def _write(
     for step in blueprint.config.channel:
         if isinstance(step, SumStep):
             write_shared_secret(step, [draft / site.name for site in sites if site.name != server.evaluator], home)
+    if approver:
+        (home / APPROVER_FILE).write_bytes(make_approver(_make_folder(draft / APPROVER)))
     sign_folder(home, authority)
 
 

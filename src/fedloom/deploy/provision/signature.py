@@ -33,7 +33,8 @@ from fedloom.files.limits import SETTINGS, read_limited
 SIGNATURE = SIGNATURE_FILE
 COVERED = (
     "config.toml", "schema.json", "initial.safetensors", "communal.safetensors", "global.safetensors",
-    "server.safetensors", "*.py", "start.sh", "ca.crt", "server.pem", "client.pem", "keys/*.pub", "keys/*.pem",
+    "server.safetensors", "*.py", "start.sh", "ca.crt", "server.pem", "client.pem", "approver.pem",
+    "keys/*.pub", "keys/*.pem",
 )  # fmt: skip
 """Which files are covered, if they are there: what a participant gets and does not edit."""
 RENEWED = "renewed"

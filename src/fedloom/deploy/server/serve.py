@@ -40,6 +40,7 @@ from fedloom.deploy.participant_folder import (
 )
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.provision.certificates import expiry_warnings
+from fedloom.deploy.provision.run_approval import APPROVAL, approved_number
 from fedloom.deploy.server.change_clip import ChangeClip
 from fedloom.deploy.server.deployed_engine import DeployedEngine
 from fedloom.deploy.server.relative_bounds import RelativeBounds
@@ -100,7 +101,7 @@ def _serve_run(transport: ServerTransport, folder: Path) -> tuple[History, list[
         recover(run)
         saved = last_saved_round(run)  # not the checkpoint: a partition that is damaged is mended only below
     keys = MemberKeys(folder, settings)
-    roster = Roster(transport, settings, keys, _run_name(run, blueprint), blueprint.digest)
+    roster = Roster(transport, settings, keys, _run_name(folder, blueprint), blueprint.digest)
     places = range(len(made.sites), len(settings.sites))  # a site's folder names those who were there before it
     roster.digests |= {made.with_sites(settings.sites[:place]).digest for place in places}
     roster.reason = keys.reason
@@ -143,10 +144,17 @@ def _record_site(folder: Path, what: audit_log.What, **facts: Any) -> None:
     _write(folder / RUN / REFUSED, refused)
 
 
-def _run_name(run: Path, blueprint: Blueprint) -> str:
-    """The name under which sites count a run: its plan, and a number of its own that a new run draws."""
+def _run_name(folder: Path, blueprint: Blueprint) -> str:
+    """The name under which sites count a run: its plan, and a number of its own that a new run draws, or that its
+    approver has approved."""
+    run = folder / RUN
     if not (run / "config.toml").exists():
-        _write(run / NUMBER, {"number": secrets.token_hex(8)})
+        approved = approved_number(folder)
+        if approved:
+            approval = read_json(folder / APPROVAL)
+            _write(run / APPROVAL, approval)
+            audit_log.append(folder, "run approved", number=approved, by=str(approval["by"]), at=str(approval["at"]))
+        _write(run / NUMBER, {"number": approved or secrets.token_hex(8)})
     number = read_json(run / NUMBER).get("number", "")
     return f"{blueprint.plan_digest}-{number}" if number else blueprint.plan_digest
 

@@ -26,6 +26,7 @@ from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.message_validation import ReplyForm
 from fedloom.deploy.protocol.wire import REFUSED, RequestKind, SiteRequest
 from fedloom.deploy.settings import PolicySettings, RequiredStep, SiteSettings
+from fedloom.files.private_log import open_private_log
 from fedloom.registry.kinds import CHANNEL_STEPS, METHODS
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.rounds.jobs import SILENT
@@ -217,7 +218,7 @@ def log_refusal(folder: Path, request: SiteRequest, reason: str) -> None:
     """
     time = datetime.now(UTC).isoformat(timespec="seconds")
     entry = {"time": time, "run": request.run, "round": request.round, "request": request.kind, "reason": reason}
-    with open(folder / LOG, "ab") as file:
+    with open_private_log(folder / LOG) as file:
         file.write(json.dumps(entry).encode() + b"\n")
 
 
