@@ -3,7 +3,7 @@
 import torch
 
 from fedloom.aggregation.mean import Mean
-from fedloom.core.message import Message, Replies, Reply, Wave
+from fedloom.core.message import Message, Replies, Reply, Wave, message_digest
 from support.clusters import clients_in_a_plane, server_context
 
 
@@ -83,3 +83,13 @@ def test_a_wave_to_nobody_is_a_wave_without_clients():
     assert wave.ids == []
     assert len(wave.message["own"]) == 0
     assert (wave.from_server, wave.to_server) == (None, None)
+
+
+def test_no_message_can_be_written_into_the_name_of_another():
+    """Names come from a server: without lengths, one of these spelt out the other's bytes."""
+    inner, row = torch.tensor([7], dtype=torch.uint8), torch.zeros(2)
+    spelt = b"b torch.uint8 (1,) " + bytes([7])
+    one = {"a": torch.tensor(list(spelt), dtype=torch.uint8), "row": row}
+    other = {f"a torch.uint8 ({len(spelt)},) b": inner, "row": row}
+    assert message_digest(one) != message_digest(other)
+    assert message_digest(one) == message_digest({name: tensor.clone() for name, tensor in reversed(one.items())})

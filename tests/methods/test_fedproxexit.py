@@ -59,7 +59,7 @@ def test_a_client_that_left_keeps_its_last_loss():
         tensors = {"row": torch.zeros(count, 1), "loss": torch.tensor(list(losses.values()))}
         tensors["leaves"] = torch.tensor(list(leaves.values()))
         alike = torch.full((count,), 1 / count)
-        context = SimpleNamespace(task=task)
+        context = SimpleNamespace(task=task, samples=task.federation.train.sizes)
         return Replies(list(losses), tensors, alike, alike, alike, alike, Mean(), 2, context)  # type: ignore[arg-type]
 
     state = method.aggregate(method.start(task), answers({0: 1.0, 1: 9.0}, {0: True, 1: False}))

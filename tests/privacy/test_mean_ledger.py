@@ -161,3 +161,54 @@ def test_a_seeded_run_repeats_and_says_that_it_is_for_study(task, caplog):
 def test_what_would_protect_nobody_is_refused(task, method, settings, said):
     with pytest.raises(fl.FedloomError, match=said):
         run(task, method, **settings)
+
+
+# -- what attackers found
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("local", {"channel": [{"name": "localnoise", "noise": 4.0, "clip": 0.5}]}),
+        ("sum", {"channel": [{"name": "privatesum", "noise": 4.0, "clip": 0.5}]}),
+        ("sample", {"sample_privacy": {"noise": 2.0}}),
+    ],
+)
+def test_a_round_that_is_played_again_is_counted_again_for_noise_of_clients(task, tmp_path, name, settings):
+    folder, key = tmp_path / "run", f"privacy/{name}_epsilon"
+    first = fl.run(task, rounds=2, out=folder, eval_every=0, **settings)
+    for path in (folder / "checkpoints").glob("*000002*"):
+        path.unlink()
+    (folder / "clients.json").unlink()
+    history = fl.resume(folder, task=task)
+    assert history.records[-1]["metrics"][key] > first.records[-1]["metrics"][key]
+
+
+class TwoTurns(fl.FedAvg):
+    """FedAvg that takes a second mean in every round."""
+
+    turns = 2
+    grants = (fl.Fact.ONLY_MEANS, fl.Fact.ONLY_TRAINING)
+
+    def play(self, server, ids, context):
+        for turn in range(2):
+            replies = yield fl.Wave(ids, self.broadcast(server, ids), turn=turn)
+            server = self.aggregate(server, replies)
+        return server
+
+
+def test_every_mean_of_a_round_is_counted(task):
+    assert spent(run(task, TwoTurns(), rounds=1)) == [epsilon_after(PoissonDraw(0.5, 40), 1.0, 1, 1e-5, mechanisms=2)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"stream": {"tasks": 2, "rounds": 1}}, "privatemean counts draws of the same clients"),
+        ({}, "early_stopping decides by scores on clients' samples"),
+    ],
+)
+def test_what_changes_who_is_drawn_or_forgets_rounds_is_refused(changes, said):
+    settings = {} if changes else {"early_stopping": {"patience": 1}, "eval_every": 1}
+    with pytest.raises(fl.FedloomError, match=said):
+        run(fl.task("digits", clients=40, valid_share=0.2, **changes), **settings)

@@ -83,7 +83,7 @@ def test_one_step_of_the_clip_norm_by_hand(monkeypatch):
 
 def test_the_noise_beside_a_count_spends_as_much_as_the_noise_alone():
     rule = PrivateMean(noise=1.0, quantile=0.5)
-    beside, count = rule.noise_beside_a_count(100.0), 2 * 100 / 20
+    beside, count = rule.noise_beside_a_count(100.0), 100 / 20
     assert beside**-2 + count**-2 == pytest.approx(1.0)
     with pytest.raises(FedloomError, match="draw more clients"):
         rule.noise_beside_a_count(5.0)

@@ -164,8 +164,6 @@ def _audit(trials: int, as_json: bool) -> None:
     from fedloom.audit.privacy_audit import AuditRow, audit_privacy
     from fedloom.audit.privacy_cases import DELTA, privacy_cases
 
-    # What tiny runs say of their models is not about the audit.
-    logging.getLogger("fedloom").setLevel(logging.ERROR)
     if not as_json:
         say(f"delta {DELTA:g}, {trials:,} trials of each neighbour, bounds with a confidence of 95 %")
         say(f"{'mechanism':<48}{'stated':>8}{'at least':>10}")
@@ -175,7 +173,13 @@ def _audit(trials: int, as_json: bool) -> None:
             verdict = "" if row.holds else "  tells more than it states"
             say(f"{row.mechanism:<48}{row.stated:>8.3f}{row.lower_bound:>10.3f}{verdict}")
 
-    rows = audit_privacy(privacy_cases(), trials, print_row)
+    log = logging.getLogger("fedloom")
+    level = log.level
+    log.setLevel(logging.ERROR)  # what tiny runs say of their models is not about the audit
+    try:
+        rows = audit_privacy(privacy_cases(), trials, print_row)
+    finally:
+        log.setLevel(level)
     if as_json:
         say(json.dumps([asdict(row) | {"holds": row.holds} for row in rows]))
     if not all(row.holds for row in rows):

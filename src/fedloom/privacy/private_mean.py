@@ -124,7 +124,7 @@ class PrivateMean(Aggregator):
         return float(left**-0.5)
 
     def _next_clip(self, clip: float, changes: Tensor, expected: float, context: AggregationContext) -> float:
-        """The clip norm of the next round; a bit counts as -1/2 or 1/2, and that of a client that counts as zero as 1/2."""
+        """The clip norm of the next round. A bit is -1/2 or 1/2, and 1/2 where a client counts as zero: 1 apart."""
         bits = (norms_of(changes) <= clip).double() - 0.5  # not so for a norm that is not finite
         count = float(bits.sum()) + expected / COUNT_NOISE * float(self._normal("count", 1, context))
         return clip * math.exp(-self.rate * (count / expected + 0.5 - (self.quantile or 0)))

@@ -154,11 +154,18 @@ def _state_to_resume(prepared: Prepared, folder: Path, from_round: int | None) -
     state = load_checkpoint(folder, prepared.composition.task.federation.clients)
     if state is None:  # stopped before its first checkpoint: start again
         state, history.records = initial_state(prepared.composition), []
-    if _count_again(prepared.composition, state, recorded - state.round):
+    if not _is_repeatable(prepared) and _count_again(prepared.composition, state, recorded - state.round):
         save_checkpoint(folder, state)  # before anything is played: the next stop must not forget it
     history.records = [record for record in history.records if record["round"] <= state.round]
     keep_records(folder, history.records)
     return state, history
+
+
+def _is_repeatable(prepared: Prepared) -> bool:
+    """Whether all noise of a run is drawn from its seed: then what is played again tells the same again."""
+    config = prepared.config
+    parts = (config.aggregation, *config.channel, config.sample_privacy)
+    return all(part.seeded for part in parts if hasattr(part, "seeded"))
 
 
 def _count_again(run: Composition, state: RunState, lost: int) -> bool:

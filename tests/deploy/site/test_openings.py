@@ -14,7 +14,7 @@ from fedloom.core.errors import Abandoned, FedloomError
 from fedloom.core.message import Message, message_digest
 from fedloom.deploy.protocol.sum_requests import PHASE
 from fedloom.deploy.protocol.wire import SiteRequest, unpack
-from fedloom.deploy.site.openings import FILE, Openings
+from fedloom.deploy.site.openings import FILE, MOST_LOOKS, Openings
 from fedloom.deploy.site.policy import Refused
 from fedloom.rounds.jobs import Job
 from fedloom.secure.sum_step import Opening, SumSession
@@ -41,13 +41,20 @@ class LyingServer:
         self.start = made.blueprint.initial
 
     def open_sum(
-        self, ids: list[int], row: Tensor | None = None, number: int = 1, turn: int = 0, run: str = "", **more: Tensor
+        self,
+        ids: list[int],
+        row: Tensor | None = None,
+        number: int = 1,
+        turn: int = 0,
+        run: str = "",
+        most: int = 2000,
+        **more: Tensor,
     ) -> Tensor:
         """The opened sum of some sites' changes, each times its samples; an error if they refuse."""
         sums = self.prepared.composition.sums
         assert sums is not None
         told = Message({"row": self.start if row is None else row, **more})
-        session = SumSession("", number, turn, tuple(ids), 2000, message_digest(told.shared))
+        session = SumSession("", number, turn, tuple(ids), most, message_digest(told.shared))
         jobs = [Job("update", number, [client], [place], False, turn, session) for place, client in enumerate(ids)]
         self.engine.name = self.local.plan.blueprint.plan_digest + run
         summed = self.engine.sum(jobs, told, {}, sums.step, session)
@@ -211,3 +218,51 @@ def test_a_damaged_file_is_an_error(tmp_path, text):
     (tmp_path / FILE).write_bytes(text)
     with pytest.raises(FedloomError, match="is damaged"):
         Openings.read(tmp_path)
+
+
+# -- what attackers found
+
+
+def test_one_model_is_not_opened_with_another_largest_weight_in_another_round(tmp_path):
+    """The largest weight caps weights: n of them are n equations for n updates of one model."""
+    openings = Openings.read(tmp_path)
+    later = replace(SESSION, round=2, most=200)
+    for session in (SESSION, later):
+        openings.admit_row(session, b"", noisy=False)
+    openings.admit(SESSION, EVERYBODY, noisy=False)
+    with pytest.raises(Refused, match="other sites, weights or state"):
+        openings.admit(later, EVERYBODY, noisy=False)
+
+
+def test_one_model_is_not_opened_from_another_state_and_nothing_that_was_kept_is_forgotten(tmp_path):
+    openings = Openings.read(tmp_path)
+    later = replace(SESSION, round=2)
+    openings.admit_row(SESSION, b"", noisy=False)
+    openings.admit(SESSION, EVERYBODY, noisy=False)
+    with pytest.raises(Refused, match="as if it had not"):
+        openings.admit_row(later, b"", noisy=False, forgets=True)
+    openings.admit_row(SESSION, b"", noisy=False, forgets=True)  # the same turn once more, as after a crash
+    openings.admit_row(later, b"kept", noisy=False)
+    with pytest.raises(Refused, match="other sites, weights or state"):
+        openings.admit(later, EVERYBODY, noisy=False)
+
+
+def test_a_site_looks_into_few_sums_of_a_turn_also_after_restarts(tmp_path):
+    """Every look that is refused may tell a bit of what a row hides."""
+    Openings.read(tmp_path).admit_row(SESSION, b"", noisy=False)
+    for _ in range(MOST_LOOKS):
+        Openings.read(tmp_path).admit_look(SESSION, noisy=False)
+    with pytest.raises(Refused, match="looks into no more"):
+        Openings.read(tmp_path).admit_look(SESSION, noisy=False)
+
+
+@pytest.mark.parametrize("step", ["securesum", "ckks"])
+def test_a_weight_below_a_sites_samples_and_a_tensor_that_nobody_uses_are_refused(tmp_path, step):
+    server = LyingServer(tmp_path, plan(step=step))
+    with pytest.raises(Abandoned):
+        server.open_sum(ALL, unused=torch.zeros(3))
+    assert "unused is nothing that the method of the run sends to sites" in server.refusals
+    fewer = int(server.local.sites[0].runtime.training.task.federation.train.sizes.min()) - 1
+    with pytest.raises(Abandoned):
+        server.open_sum(ALL, most=fewer)
+    assert "the largest weight of the sum is below its own samples" in server.refusals
