@@ -154,8 +154,9 @@ def _state_to_resume(prepared: Prepared, folder: Path, from_round: int | None) -
     state = load_checkpoint(folder, prepared.composition.task.federation.clients)
     if state is None:  # stopped before its first checkpoint: start again
         state, history.records = initial_state(prepared.composition), []
-    if not _is_repeatable(prepared) and _count_again(prepared.composition, state, recorded - state.round):
-        save_checkpoint(folder, state)  # before anything is played: the next stop must not forget it
+    counted = not _is_repeatable(prepared) and _count_again(prepared.composition, state, recorded - state.round)
+    if counted and state.round:  # before anything is played: the next stop must not forget it
+        save_checkpoint(folder, state)
     history.records = [record for record in history.records if record["round"] <= state.round]
     keep_records(folder, history.records)
     return state, history
