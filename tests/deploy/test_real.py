@@ -20,7 +20,7 @@ from fedloom.config.method_spec import with_method
 from fedloom.config.resolve import resolve, task_from_config
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.flower.control import SuperLinkControl, write_app
-from fedloom.deploy.operate import commands
+from fedloom.deploy.operate import commands, play_run
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.saved_model import model_at
 from fedloom.deploy.settings import load_site
@@ -344,14 +344,14 @@ def test_a_server_half_that_dies_at_its_start_is_said_with_its_reason(
 ) -> None:
     """Nobody waits for it: whoever watches would otherwise wait minutes, five times."""
     deployment.set_up(values("fedavg", 1))
-    monkeypatch.setattr(commands, "START_TIMEOUT", 10 * LIMIT)
+    monkeypatch.setattr(play_run, "START_TIMEOUT", 10 * LIMIT)
 
     def write_broken_app(home: Path, folder: Path) -> Path:
         app = write_app(home, folder)
         (app / "fedloom_app" / "server.py").write_text("raise RuntimeError('nothing works')\n")
         return app
 
-    monkeypatch.setattr(commands, "write_app", write_broken_app)
+    monkeypatch.setattr(play_run, "write_app", write_broken_app)
     said: list[str] = []
     why = r"the server half of the run died at its start \(.*nothing works.*\): see .*superlink\.log"
     with pytest.raises(FedloomError, match=why):
