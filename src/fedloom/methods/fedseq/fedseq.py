@@ -48,6 +48,7 @@ from fedloom.methods.fedseq.grouping import (
     fill_groups,
     greedy_choice,
     one_per_cluster,
+    only_members,
     random_order,
 )
 from fedloom.registry.kinds import METHODS
@@ -176,9 +177,9 @@ class FedSeq(Algorithm):
     def prelude(self, server: State, context: ServerContext) -> Round:
         """Form the chains."""
         if self.chains is not None:
-            able = set(context.clients)
-            kept = [[client for client in chain if client in able] for chain in self.chains]
-            groups = [chain for chain in kept if chain]
+            # Of a stream's first task a client may have no sample, and train later.
+            absent = (context.samples == 0).nonzero().flatten().tolist()
+            groups = [chain for chain in only_members(self.chains, {*context.clients, *absent}) if chain]
         else:
             clients = context.clients
             if self.grouping == "random":
@@ -212,7 +213,7 @@ class FedSeq(Algorithm):
         return clients, greedy_choice(vectors, samples, METRICS[self.metric], random)
 
     def groups(self, server: State) -> list[list[int]]:
-        if self.chains is not None:  # known before there is a state
+        if self.chains is not None and f"{OWN}sizes" not in server:  # given chains are known before there is a state
             return [list(chain) for chain in self.chains]
         sizes: list[int] = server[f"{OWN}sizes"].tolist()
         return [chain.tolist() for chain in torch.split(server[f"{OWN}members"], sizes)]
@@ -231,6 +232,8 @@ class FedSeq(Algorithm):
         origins, rows = {"row": rows}, rows.clone()
         for turn in range(self.passes):
             orders = [self.order(groups[group], group, turn, context) for group in ids]
+            if self.chains is not None:
+                orders = only_members(orders, set(context.clients))
             for place in range(max(len(order) for order in orders)):
                 on = torch.tensor([len(order) > place for order in orders]).nonzero().flatten()
                 clients = [orders[chain][place] for chain in on.tolist()]
