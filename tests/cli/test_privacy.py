@@ -48,6 +48,8 @@ def test_it_says_it_in_words():
         ("--rounds 10 --rate 0.1", "one of the two"),
         ("--epsilon 1 --sigma 1 --rate 0.1", "one of the two"),
         ("--epsilon 1", "say how clients are drawn"),
+        ("--epsilon 8 --mechanism privatesum --parameters 9 --clients 1", "a sum of 1 client hides nothing"),
+        ("--epsilon 8 --mechanism privatesum --parameters 9 --clients 6 --rate 0.2", "needs 2 clients in a round"),
         ("--epsilon 1 --per-round 5", "needs --clients"),
         ("--epsilon 1 --rate 0.1 --clients 10 --per-round 5", "give one"),
         ("--epsilon 1 --clients 10 --per-round 50", "only 10 clients"),

@@ -1,5 +1,7 @@
 """Plans and targets: what is planned runs, and a run with a target keeps to it with no more noise than it needs."""
 
+from typing import Any
+
 import pytest
 
 import fedloom as fl
@@ -8,7 +10,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.privacy.noise_settings import most_turns
 from fedloom.privacy.plan import Question, plan_mean, plan_samples, plan_sums, plan_updates, turns_of
-from fedloom.privacy.sampling import EveryClient, FixedSize, PoissonDraw
+from fedloom.privacy.sampling import ClientSampling, EveryClient, FixedSize, PoissonChains, PoissonDraw
 from support.synthetic import federation, mlp
 
 pytest.importorskip("dp_accounting", reason="needs dp-accounting")
@@ -93,8 +95,61 @@ def test_plans_of_clients_count_what_their_ledgers_count(task):
     plan = plan_samples(Question(2, 1e-5, noise=4.0), 2, int(sizes.min()), LocalWork(batch_size=8))
     assert plan.epsilon == pytest.approx(steps.records[-1]["metrics"]["privacy/sample_epsilon"], rel=0.2)
     sums = fl.run(task, rounds=2, eval_every=0, channel=[{"name": "privatesum", "noise": 4.0}])
-    width = task.layout.width
-    assert plan_sums(asked, 2, 40, 40, width, 1.0).epsilon == sums.records[-1]["metrics"]["privacy/sum_epsilon"]
+    found = plan_sums(Question(2, 1e-5, noise=4.0), None, 40, task.layout.width, 1.0)
+    assert found.epsilon == sums.records[-1]["metrics"]["privacy/sum_epsilon"]
+
+
+def planned_settings(mechanism: str, sampling: ClientSampling, rounds: int, task: Task) -> dict[str, Any]:
+    """The settings of a run as a plan of a mechanism says them."""
+    asked, clients = Question(rounds, 1e-5, epsilon=8.0), task.federation.clients
+    turns = turns_of(sampling, clients, rounds)
+    if mechanism == "privatemean":
+        return {"aggregation": {"name": mechanism, "noise": plan_mean(asked, sampling).noise, "epsilon": 8.0}}
+    if mechanism == "sample_privacy":
+        plan = plan_samples(asked, turns, 8, LocalWork(batch_size=4))
+        return {mechanism: {"noise": plan.noise, "epsilon": 8.0}, "local": {"batch_size": 4}}
+    if mechanism == "localnoise":
+        plan = plan_updates(asked, turns, sampling.expected)
+    else:
+        plan = plan_sums(asked, sampling, clients, task.layout.width, 1.0)
+    return {"channel": [{"name": mechanism, "noise": plan.noise, "epsilon": 8.0}]}
+
+
+@pytest.mark.parametrize("rounds", [1, 4])
+@pytest.mark.parametrize(("clients", "share"), [(1, 1.0), (2, 0.5), (2, 1.0), (6, 0.2), (6, 0.5), (30, 0.1), (30, 0.6)])
+@pytest.mark.parametrize("sampling", ["poisson", "fixed"])
+@pytest.mark.parametrize(
+    "mechanism",
+    [pytest.param(name, marks=pytest.mark.slow) for name in ("privatemean", "sample_privacy")]
+    + ["localnoise", "privatesum"],
+)
+def test_what_a_plan_says_runs_and_what_it_refuses_a_run_refuses(mechanism, sampling, clients, share, rounds):
+    task, number = Task("t", federation([8] * clients), mlp()), max(1, int(share * clients))
+    drawn: ClientSampling = EveryClient(clients)
+    selection: dict[str, Any] = {"name": "random"}
+    if share < 1 and sampling == "poisson":
+        drawn, selection = PoissonDraw(share, clients), {"name": "poisson", "rate": share}
+    elif share < 1:
+        drawn, selection = FixedSize(number, clients), {"name": "random", "number": number}
+    run = {"rounds": rounds, "eval_every": 0, "selection": selection}
+    try:
+        settings = planned_settings(mechanism, drawn, rounds, task)
+    except FedloomError:
+        part = {"noise": 4.0} if mechanism == "sample_privacy" else {"name": mechanism, "noise": 4.0}
+        key = {"privatemean": "aggregation", "sample_privacy": "sample_privacy"}.get(mechanism, "channel")
+        with pytest.raises(FedloomError):
+            fl.run(task, "fedavg", **run, **{key: [part] if key == "channel" else part})
+        return
+    history = fl.run(task, "fedavg", **run, **settings)
+    assert (history.stopped, history.records[-1]["round"]) == (None, rounds)
+
+
+def test_a_plan_of_sums_has_no_chains_and_no_rows_that_are_too_wide():
+    asked = Question(2, 1e-5, epsilon=8.0)
+    with pytest.raises(FedloomError, match=r"^privatesum adds changes of one model, which chains hand on: .*\.$"):
+        plan_sums(asked, PoissonChains(0.5, 10), 10, 100, 1.0)
+    with pytest.raises(FedloomError, match=r"^privatesum adds rows of at most .*\.$"):
+        plan_sums(asked, None, 10, 1 << 29, 1.0)
 
 
 def test_a_client_is_drawn_more_often_than_planned_in_one_run_of_a_hundred():

@@ -92,9 +92,9 @@ def privacy(
     elif mechanism == "privatesum":
         if parameters is None or clients is None:
             raise FedloomError("noise in shares depends on the sum: give --parameters and --clients.")
-        found = plan_sums(asked, turns, clients, per_round or clients, parameters, clip)
+        found = plan_sums(asked, drawn, clients, parameters, clip)
     else:
-        found = plan_updates(asked, turns, per_round or clients)
+        found = plan_updates(asked, turns, clients if drawn is None else drawn.expected)
     if as_json:
         say(json.dumps(_values(found, clip, parameters)))
     else:

@@ -13,11 +13,11 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.selector import Draws
 from fedloom.core.settings import OpenShare, check_value
 from fedloom.privacy.accounting import epsilon_after
-from fedloom.privacy.client_ledger import LocalLedger, SampleLedger
+from fedloom.privacy.client_ledger import LocalLedger, SampleLedger, check_first_reply
 from fedloom.privacy.mean_ledger import checked_poisson
 from fedloom.privacy.noise_settings import Noise, most_turns, smallest_noise
-from fedloom.privacy.private_sum import PrivateSum
-from fedloom.privacy.sampling import ClientSampling, PoissonDraw
+from fedloom.privacy.private_sum import PrivateSum, check_width
+from fedloom.privacy.sampling import ClientSampling, FixedSize, PoissonChains, PoissonDraw
 
 ONE_SAMPLE = "one sample counts as zero"
 ALL_SAMPLES = "any two sets of samples of one client"
@@ -132,22 +132,48 @@ def plan_updates(asked: Question, turns: int, per_round: float | None) -> NoiseP
     return asked.answer(spends, f"{turns:,} replies of a client at most", ALL_SAMPLES, mean_of)
 
 
-def plan_sums(asked: Question, turns: int, clients: int, per_round: float, parameters: int, clip: float) -> NoisePlan:
+def plan_sums(
+    asked: Question, sampling: ClientSampling | None, clients: int, parameters: int, clip: float
+) -> NoisePlan:
     """The plan of ``privatesum``, with its usual bits and dropouts.
 
     Args:
         asked: What is to be planned.
-        turns: In how many sums a client is at most.
+        sampling: How the clients of a sum are drawn; None for all in every round.
         clients: How many clients there are.
-        per_round: How many of them a sum has.
         parameters: How many numbers a client sends.
         clip: The clip norm.
     """
+    turns, per_round = turns_of(sampling, clients, asked.rounds), sampling.expected if sampling else float(clients)
+    _check_sums(sampling, clients, asked.rounds, parameters)
+
+    def step(noise: float) -> PrivateSum:
+        return PrivateSum(noise=noise, clip=clip)
 
     def spends(noise: float) -> float:
-        return PrivateSum(noise=noise, clip=clip).shares(parameters, max(2, clients)).epsilon(turns, asked.delta)
+        return step(noise).shares(parameters, clients).epsilon(turns, asked.delta)
 
-    return asked.answer(spends, f"{turns:,} sums with a client at most", ALL_SAMPLES, per_round)
+    found = asked.answer(spends, f"{turns:,} sums with a client at most", ALL_SAMPLES, per_round)
+    step(found.noise).grid(clients)  # the words of a sum have room for this much noise, or it is refused
+    first = step(found.noise).shares(parameters, clients).epsilon(1, asked.delta)
+    check_first_reply("privatesum", found.noise, asked.delta, asked.epsilon, first, seeded=False)
+    return found
+
+
+def _check_sums(sampling: ClientSampling | None, clients: int, rounds: int, parameters: int) -> None:
+    """Refuse what a run with ``privatesum`` refuses: chains, wide rows, and sums of too few."""
+    if isinstance(sampling, PoissonChains):
+        raise FedloomError(
+            "privatesum adds changes of one model, which chains hand on: plan with --sampling poisson or fixed."
+        )
+    check_width(parameters)
+    usual = PrivateSum()
+    number = sampling.number if isinstance(sampling, FixedSize) else clients
+    if number < usual.least_clients:
+        raise FedloomError(
+            f"a sum of {number} client hides nothing: plan at least {usual.least_clients} clients per round."
+        )
+    usual.check_draws(Draws(rate=sampling.rate) if isinstance(sampling, PoissonDraw) else None, clients, rounds)
 
 
 def turns_of(sampling: ClientSampling | None, clients: int | None, rounds: int) -> int:

@@ -95,8 +95,7 @@ class PrivateSum(MaskedSum):
     def check(self, algorithm: Algorithm, task: Task, before: tuple[ChannelStep, ...]) -> None:
         """Refuse also a model that is too wide for the words of the sum."""
         super().check(algorithm, task, before)
-        if task.layout.width * len(algorithm.sends) > MOST_NUMBERS:
-            raise FedloomError(f"privatesum adds rows of at most {MOST_NUMBERS:,} numbers: use a smaller model.")
+        check_width(task.layout.width * len(algorithm.sends))
 
     def fewest(self, clients: int) -> int:
         """The fewest honest clients in a sum that is opened.
@@ -141,3 +140,13 @@ class PrivateSum(MaskedSum):
         if not self.seeded:
             return secure_uniform
         return lambda count: 1 - torch.rand(count, generator=generator, dtype=torch.float64).numpy()
+
+
+def check_width(numbers: int) -> None:
+    """Refuse rows that are too wide for the words of a sum.
+
+    Args:
+        numbers: How many numbers a client sends.
+    """
+    if numbers > MOST_NUMBERS:
+        raise FedloomError(f"privatesum adds rows of at most {MOST_NUMBERS:,} numbers: use a smaller model.")

@@ -19,6 +19,7 @@ from fedloom.core.channel_step import ChannelStep
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.privacy import PlannedRun
+from fedloom.core.selector import Draws
 
 RARE = 1e-3
 """The chance that a run may have of a round that is too small for a sum."""
@@ -188,13 +189,23 @@ class SumStep(ChannelStep):
 
     def check_rounds(self, plan: PlannedRun) -> None:
         """Refuse draws of which some may be too small for a sum."""
-        rate = None if plan.draws is None else plan.draws.rate
+        self.check_draws(plan.draws, plan.clients, plan.rounds)
+
+    def check_draws(self, draws: Draws | None, clients: int, rounds: int) -> None:
+        """Refuse draws of which some may be too small for a sum.
+
+        Args:
+            draws: How the clients of a round are drawn; None if nothing is known of that.
+            clients: How many there are to draw from.
+            rounds: How many rounds there are.
+        """
+        rate = None if draws is None else draws.rate
         if rate is None:
             return
-        clients, least = plan.clients, max(self.least, getattr(self, "least_clients", 0))
+        least = max(self.least, getattr(self, "least_clients", 0))
         chances = (math.comb(clients, few) * rate**few * (1 - rate) ** (clients - few) for few in range(least))
         small = sum(chances)
-        if plan.rounds * small > RARE:
+        if rounds * small > RARE:
             raise FedloomError(
                 f"{type(self).__name__.lower()} needs {least} clients in a round, and the selection draws fewer of "
                 f"{clients} with a probability of {small:.2g}: raise selection.rate, or draw a fixed number (selection "
