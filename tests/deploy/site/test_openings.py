@@ -13,11 +13,11 @@ from torch import Tensor
 from fedloom.core.errors import Abandoned, FedloomError
 from fedloom.core.message import Message, message_digest
 from fedloom.deploy.protocol.sum_requests import PHASE
-from fedloom.deploy.protocol.wire import SiteRequest, unpack
+from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.site.openings import FILE, MOST_LOOKS, Openings
 from fedloom.deploy.site.policy import Refused
 from fedloom.rounds.jobs import Job
-from fedloom.secure.sum_step import Opening, SumSession
+from fedloom.secure.sum_step import ROWS, Opening, SumSession
 from support.local_transport import Local, Plan, quick, simulate
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
@@ -266,3 +266,29 @@ def test_a_weight_below_a_sites_samples_and_a_tensor_that_nobody_uses_are_refuse
     with pytest.raises(Abandoned):
         server.open_sum(ALL, most=fewer)
     assert "the largest weight of the sum is below its own samples" in server.refusals
+
+
+def test_whether_training_fails_is_not_told_of_a_second_model(tmp_path):
+    """A model that overflows where one pixel is ever dark tells a bit about the data, and a server could send many."""
+    server = LyingServer(tmp_path, plan())
+    too_large = torch.full_like(server.start, 1e38)
+    server.open_sum(ALL)
+    with pytest.raises(Abandoned):
+        server.open_sum(ALL, too_large)
+    assert "it has trained another model" in server.refusals
+    assert "not finite" not in server.refusals
+    trained = [one for one in server.local.transport.sent if one.request.kind == "update"]
+    ids, most = torch.tensor(ALL), torch.tensor(2000)
+    shared = {"shared/row": too_large}
+    stranger = {"sum/ids": ids, "sum/most": most, "sum/message": digest_tensor(too_large), "sum/stage": letters(ROWS)}
+    data = pack(trained[0].request.model_copy(update={"ticket": "new"}), shared | stranger)
+    answer, _ = unpack(server.local.sites[SOUTH].answer(data), SiteAnswer, 1 << 40)
+    assert "not finite" not in answer.error
+
+
+def letters(text: str) -> Tensor:
+    return torch.tensor(list(text.encode()), dtype=torch.uint8)
+
+
+def digest_tensor(row: Tensor) -> Tensor:
+    return torch.tensor(list(message_digest({"row": row})), dtype=torch.uint8)

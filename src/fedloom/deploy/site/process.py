@@ -278,12 +278,12 @@ class SiteProcess:
                 raise Refused("its model is not the one that all sites of the sum were told")
             self._check_sum(message, session)
             forgets = not kept and self.states.has_any
+            self._sums.admit_row(session, phase, message_digest(pack_kept(kept)), forgets)
             result, stays = self._do(replace(job, session=session), request, message, kept)
             if bool(result.pop(f"reply/{LOST}")):
                 raise FedloomError("its update is not finite")
             self.privacy.spend(int(result["steps"]))
-            state_before = message_digest(pack_kept(kept))
-            hidden = self._sums.answer(session, phase, got, result[f"reply/{SUM}"][0], state_before, forgets)
+            hidden = self._sums.answer(session, phase, got, result[f"reply/{SUM}"][0])
             result |= {f"reply/{SUM}": hidden["row"][None]}
         self.states.discard_all_but(request.base, request.state)
         if state := kept | stays:
