@@ -74,14 +74,21 @@ class Openings:
     turns: dict[str, TurnSum]
 
     @staticmethod
-    def read(folder: Path) -> Openings:
-        """What a site's folder has; a damaged file is an error.
+    def read(folder: Path, trained: bool = False) -> Openings:
+        """What a site's folder has; a damaged file is an error, and so is a missing one where the site has trained.
 
         Args:
             folder: The site's folder.
+            trained: Whether the site was asked to train in this plan, so that the file has been there.
         """
         path = folder / FILE
+        if not path.exists() and trained:
+            raise FedloomError(
+                f"{path} is missing, although this site has trained in this plan, so it is not known which sums it has "
+                "let the server open: restore the newest one, or make a new plan with another seed."
+            )
         if not path.exists():
+            write_atomic(path, b"{}")
             return Openings(path, {})
         try:
             found = {str(place): TurnSum(**one) for place, one in parse_json(path.read_bytes()).items()}

@@ -136,7 +136,8 @@ class SiteProcess:
         if step is None:
             raise RejectedMessage("it belongs to a sum, and the run of this site has none")
         keys = site_keys(self.folder, self.blueprint.sites)
-        return SiteSums(step, self.client, keys, Openings.read(self.folder))
+        trained = "update" in (self.count.kinds | self.count.earlier)
+        return SiteSums(step, self.client, keys, Openings.read(self.folder, trained))
 
     @property
     def client(self) -> int:
@@ -224,6 +225,8 @@ class SiteProcess:
             raise Refused(reason)
         if request.kind != "hello":
             self.privacy  # noqa: B018 (read before the request is counted, which tells a lost count from a new one)
+        if request.kind == "update" and self.runtime.sum_step is not None:
+            self._sums  # noqa: B018 (for the same reason)
 
     def _perform(self, request: SiteRequest, tensors: Tensors) -> Tensors:
         message = Message(select_prefix(tensors, "shared/"), select_prefix(tensors, "each/"))
