@@ -15,7 +15,8 @@ Two sums that differ in one site tell what this site sent, whatever the server c
 The rounds of a new run of the same plan are the same rounds: it may repeat what was opened, to the same model. Where
 sums have noise, each is paid for out of the site's budget, and the rounds of another run are others.
 
-What a site cannot see is whether the model of the next round is what the server made of the sum before.
+What a site cannot see is whether the model of the next round is what the server made of the sum before, nor whether
+what other sites have kept was made by the same models as its own.
 """
 
 from __future__ import annotations
