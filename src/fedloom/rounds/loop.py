@@ -8,7 +8,7 @@ state after a round depends on the state before it and on nothing else.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -46,12 +46,23 @@ def play_prelude(run: Composition, engine: Engine, state: RunState) -> dict[str,
     return _record(0, costs, costs.findings)
 
 
-def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, Any]:
-    """Play one round: change ``state`` and return the round's record, without scores of the new model."""
+def play_round(
+    run: Composition, engine: Engine, state: RunState, note_begun: Callable[[int], None] | None = None
+) -> dict[str, Any]:
+    """Play one round: change ``state`` and return the round's record, without scores of the new model.
+
+    Args:
+        run: What the run is made of.
+        engine: Where jobs run.
+        state: The state before the round; it is changed.
+        note_begun: Called with the round's number before anything is drawn, where that must survive a stop.
+    """
     number = state.round + 1
     engine.begin(number)
     _check_budget(run, state)
-    if run.privacy is not None:
+    if note_begun is not None:
+        note_begun(number)
+    if run.privacy is not None or run.client_privacy:
         state.count_plays()
     context, costs = run.context(number), _open_costs(run, state)
     choice = select_clients(run, engine, state, context, costs)
