@@ -51,6 +51,8 @@ class LocalNoise(ChannelStep):
         Fact.SCORES_STAY: SCORES,
     }
 
+    breaks: ClassVar[Facts] = {Fact.HIDDEN_DRAWS: "has records of what the clients that were drawn have spent"}
+
     noise: Noise | None = None
     clip: Positive = 1.0
     delta: OpenShare = 1e-5

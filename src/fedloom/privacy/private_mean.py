@@ -77,6 +77,11 @@ class PrivateMean(Aggregator):
     seeded: bool = False
 
     @property
+    def breaks(self) -> Facts:  # type: ignore[override]
+        """What other parts cannot rely on, and why."""
+        return {Fact.HIDDEN_DRAWS: "with seeded draws clients from the run's seed"} if self.seeded else {}
+
+    @property
     def multiplier(self) -> float:
         """The deviation of the noise, divided by the clip norm."""
         return multiplier_of("privatemean", self.noise, self.epsilon)

@@ -66,7 +66,8 @@ def play_round(
         state.count_plays()
     context, costs = run.context(number), _open_costs(run, state)
     choice = select_clients(run, engine, state, context, costs)
-    measure = is_scored(run, number) and run.exchanges
+    # What the clients of a round score tells who they are.
+    measure = is_scored(run, number) and run.exchanges and not run.draws_are_secret
     waves = run.algorithm.play(state.server, choice.places, context)
     try:
         server = _drive(RoundContext(run, engine, state, context, costs, measure), waves)
@@ -85,7 +86,7 @@ def play_round(
     metrics = metrics | epsilons(run, state, number)
     if run.draws_are_secret:
         costs.hide_draws(run.planned_costs(number))
-    return _record(number, costs, metrics | costs.findings, choice.lost)
+    return _record(number, costs, metrics | costs.findings, () if run.draws_are_secret else choice.lost)
 
 
 def _optimize(run: Composition, state: RunState, server: State) -> State:

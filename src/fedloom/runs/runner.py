@@ -201,7 +201,7 @@ def _run_rounds(
                     first["metrics"], history.clients = score_models(run, cores, state)
                 _record_exclusions(cores, first)
                 if run.eval_every or first["steps"]:
-                    _record_round(history, first, observers, time.perf_counter() - began)
+                    _record_round(history, first, observers, _seconds_since(began, run))
             best.find(state)
             while not is_over(run, state) and not best.is_over:
                 began = time.perf_counter()
@@ -213,7 +213,7 @@ def _run_rounds(
                     record["metrics"] |= metrics | forgetting(metrics, history.records)
                     record["metrics"] |= _efficiency(run, metrics, turns_of(record) + len(record.get("lost", ())))
                 _record_exclusions(cores, record)
-                _record_round(history, record, observers, time.perf_counter() - began)
+                _record_round(history, record, observers, _seconds_since(began, run))
                 best.update(state)
                 last = last or best.is_over
                 if folder is not None and (last or state.round % checkpoint_every == 0):
@@ -269,10 +269,18 @@ def _record_exclusions(cores: Engine, record: dict[str, Any]) -> None:
             record[key] = found
 
 
-def _record_round(history: History, record: dict[str, Any], observers: Sequence[Observer], seconds: float) -> None:
+def _seconds_since(began: float, run: Composition) -> float | None:
+    """How long a round took; None where nobody may learn who was drawn, since more clients take longer."""
+    return None if run.draws_are_secret else time.perf_counter() - began
+
+
+def _record_round(
+    history: History, record: dict[str, Any], observers: Sequence[Observer], seconds: float | None
+) -> None:
     history.records.append(record)
-    history.seconds[record["round"]] = round(seconds, 6)
-    append_record(history.folder, record, history.seconds[record["round"]])
+    if seconds is not None:
+        history.seconds[record["round"]] = round(seconds, 6)
+    append_record(history.folder, record, history.seconds.get(record["round"]))
     for observe in observers:
         observe(record)
 
