@@ -71,8 +71,8 @@ def count_replays(run: Composition, state: RunState, begun: BegunRounds) -> None
 def _uses_of_a_round(run: Composition, number: int) -> dict[str, torch.Tensor]:
     """How often each client uses its own noise in a round in which it takes part, by the kind of noise."""
     sizes: list[int] = run.training_federation(number).train.sizes.tolist()
-    steps = [run.setting.work.steps_for(size) for size in sizes]
+    steps = [run.algorithm.steps_per_turn(run.setting.work, size) for size in sizes]
     return {
-        name: torch.tensor([privacy.uses(made) for made in steps], dtype=torch.int64)
+        name: run.algorithm.turns * torch.tensor([privacy.uses(made) for made in steps], dtype=torch.int64)
         for name, privacy in run.client_privacy.items()
     }

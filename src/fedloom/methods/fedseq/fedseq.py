@@ -140,7 +140,7 @@ class FedSeq(Algorithm):
     def breaks(self) -> Facts:  # type: ignore[override]
         formed = "forms the chains itself: give it chains (method.chains)"
         found = {} if self.chains else {Fact.KNOWN_UNITS: formed}
-        if self.dropout or len({len(chain) for chain in self.chains or ()}) > 1:
+        if len({len(chain) for chain in self.chains or ()}) > 1:
             found |= {Fact.HIDDEN_DRAWS: "sends more bytes in longer chains"}
         return found | ({} if holds(Fact.ONE_STEP, self.method) else {Fact.ONE_STEP: "takes several steps per batch"})
 
@@ -151,6 +151,9 @@ class FedSeq(Algorithm):
     @property
     def server(self) -> ServerStep | None:
         return self.method.server
+
+    def steps_per_turn(self, work: LocalWork, samples: int) -> int:
+        return self.method.steps_per_turn(work, samples)
 
     # -- before the first round
 
