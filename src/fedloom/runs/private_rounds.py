@@ -15,11 +15,7 @@ from fedloom.runs.prepare import Prepared
 
 
 def counts_rounds(prepared: Prepared) -> bool:
-    """Whether what a run plays again has to be counted again: it adds noise, and not all of it is drawn from its seed.
-
-    Args:
-        prepared: The run.
-    """
+    """Whether what a run plays again has to be counted again: it adds noise, and not all of it is drawn from its seed."""
     run, config = prepared.composition, prepared.config
     parts = (*config.aggregation.members, *config.channel, config.sample_privacy)
     seeded = all(part.seeded for part in parts if hasattr(part, "seeded"))
@@ -30,7 +26,6 @@ def start_count(prepared: Prepared, folder: Path) -> BegunRounds | None:
     """The count of a new run's rounds, on disk; None where nothing has to be counted.
 
     Args:
-        prepared: The run.
         folder: Its folder, which has no config yet.
     """
     return BegunRounds.start(folder) if counts_rounds(prepared) else None
@@ -40,7 +35,6 @@ def read_count(prepared: Prepared, folder: Path) -> BegunRounds | None:
     """The count of a run's rounds so far; None where nothing has to be counted.
 
     Args:
-        prepared: The run.
         folder: Its folder, of which nothing that is damaged or too late was removed yet: it says what must be counted.
     """
     if not counts_rounds(prepared):

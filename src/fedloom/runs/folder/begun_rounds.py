@@ -28,7 +28,6 @@ class BegunRounds:
     """The rounds of a private run that began, in the order in which they did.
 
     Args:
-        path: The file.
         rounds: Their numbers; one that was played again is there again.
         chain: The digest of all lines.
     """
