@@ -141,3 +141,15 @@ def test_more_rounds_of_a_private_run_play_no_round_again(task, tmp_path, settin
     before = (tmp_path / "before" / "metrics.jsonl").read_bytes()
     assert (tmp_path / "run" / "metrics.jsonl").read_bytes().startswith(before)
     assert [record["round"] for record in history.records if record["round"]] == [1, 2, 3, 4]
+
+
+def test_what_a_method_trains_before_round_1_is_not_forgotten(task, tmp_path):
+    """How much that was is not known after a stop, so the run starts anew; with a checkpoint it is in the state."""
+    settings = {"method": "fedseq:min_samples=30,max_clients=2,pretrain_epochs=2", "sample_privacy": {"noise": 2.0}}
+    for at in (1, 2):
+        with pytest.raises(KeyboardInterrupt):
+            fl.run(task, rounds=3, eval_every=0, out=tmp_path / str(at), observers=[stop_after(at)], **settings)
+    with pytest.raises(fl.FedloomError, match="its method has asked clients before round 1"):
+        fl.resume(tmp_path / "1", task=task)
+    whole = fl.run(task, rounds=4, eval_every=0, **settings).last("privacy/sample_epsilon")
+    assert fl.resume(tmp_path / "2", task=task).last("privacy/sample_epsilon") == whole

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from fedloom.core.errors import FedloomError
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.run_state import RunState
 from fedloom.runs.folder.begun_rounds import BegunRounds
@@ -15,7 +16,7 @@ from fedloom.runs.prepare import Prepared
 
 
 def counts_rounds(prepared: Prepared) -> bool:
-    """Whether what a run plays again has to be counted again: it adds noise, and not all of it is drawn from its seed."""
+    """Whether what a run plays again has to be counted again: it adds noise that its seed does not decide."""
     run, config = prepared.composition, prepared.config
     parts = (*config.aggregation.members, *config.channel, config.sample_privacy)
     seeded = all(part.seeded for part in parts if hasattr(part, "seeded"))
@@ -55,6 +56,11 @@ def count_replays(run: Composition, state: RunState, begun: BegunRounds) -> None
     """
     again = len(begun.rounds) - state.plays
     begun.check(again >= 0)
+    if 0 in begun.rounds and not state.plays:
+        raise FedloomError(
+            f"{begun.path.parent} was stopped before its first checkpoint, and its method has asked clients before "
+            "round 1, so it is not known what they have spent of their privacy: start a new run."
+        )
     if not again:
         return
     state.count_plays(again)

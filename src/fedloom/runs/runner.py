@@ -196,7 +196,7 @@ def _run_rounds(
         try:
             if state.round == 0 and not history.records:
                 began = time.perf_counter()
-                first = _try_round(lambda: play_prelude(run, cores, state), run, 0)
+                first = _try_round(lambda: play_prelude(run, cores, state, note_begun), run, 0)
                 if run.eval_every:
                     first["metrics"], history.clients = score_models(run, cores, state)
                 _record_exclusions(cores, first)
