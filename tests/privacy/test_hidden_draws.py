@@ -112,3 +112,12 @@ def test_what_tells_of_draws_is_counted_without_them_and_says_so(task, tmp_path,
     assert re.search(rf"{why}.*, so epsilon counts every client as drawn in every round", caplog.text)
     assert why in history.config["made_by"]["draws"]
     assert why in (tmp_path / "run" / "config.toml").read_text()
+
+
+def test_what_a_private_mean_does_not_protect_at_all_is_refused(task):
+    with pytest.raises(
+        fl.FedloomError, match="uses, with these settings, more of its clients' replies than their mean"
+    ):
+        play(task, "scaffold", {})
+    with pytest.raises(fl.FedloomError, match="early_stopping decides by scores on clients' samples"):
+        play(fl.task("digits", clients=40, valid_share=0.2), "fedavg", {**SCORED, "early_stopping": {"patience": 1}})
