@@ -18,7 +18,7 @@ import fedloom
 from fedloom import engines as engine
 from fedloom.aggregation.mean import weights
 from fedloom.channel.sub_model_step import SubModelStep
-from fedloom.config.compatibility import check_compatibility
+from fedloom.config.compatibility import check_compatibility, part_that_tells_draws
 from fedloom.config.python_objects import object_marks
 from fedloom.config.schema import RunConfig, as_plain, with_task_section
 from fedloom.core.algorithm import Algorithm
@@ -124,11 +124,19 @@ def prepare(
     if not deployed:
         check_metrics(composition)
     plain = as_plain(config, algorithm)
-    code = code_notes(plain)
-    if code:
-        config = config.model_copy(update={"made_by": {**config.made_by, **code}})
+    later_notes = code_notes(plain) | _note_on_draws(composition, plan)
+    if later_notes:
+        config = config.model_copy(update={"made_by": {**config.made_by, **later_notes}})
         plain["made_by"] = config.made_by
     return Prepared(composition, config, plain)
+
+
+def _note_on_draws(run: Composition, plan: PlannedRun) -> dict[str, str]:
+    """A note that a private run does not count on draws, and why; it is said once, before the run starts."""
+    if run.privacy is None or run.privacy.rate == 1 or plan.tells_draws is None:
+        return {}
+    log.warning("%s, so epsilon counts every client as drawn in every round", plan.tells_draws)
+    return {"draws": f"not counted on: {plan.tells_draws}"}
 
 
 def channel_steps(config: RunConfig, task: Task) -> tuple[SubModels | None, tuple[ChannelStep, ...]]:
@@ -159,7 +167,8 @@ def planned_run(
     draws: Draws | None = Draws(number=clients)
     if selects:
         draws = config.selection.draws(clients) if isinstance(config.selection, KnownDraws) else None
-    return PlannedRun(algorithm, task, config.local, config.rounds, clients, draws, deployed)
+    told = part_that_tells_draws(config, algorithm, task, config.execution, deployed)
+    return PlannedRun(algorithm, task, config.local, config.rounds, clients, draws, deployed, told)
 
 
 def with_planned_noise(config: RunConfig, plan: PlannedRun) -> RunConfig:

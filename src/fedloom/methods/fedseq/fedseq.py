@@ -144,6 +144,8 @@ class FedSeq(Algorithm):
     def breaks(self) -> Facts:  # type: ignore[override]
         formed = "forms the chains itself: give it chains (method.chains)"
         found = {} if self.chains else {Fact.KNOWN_UNITS: formed}
+        if len({len(chain) for chain in self.chains or ()}) > 1:
+            found |= {Fact.HIDDEN_DRAWS: "sends more bytes in longer chains"}
         return found | ({} if holds(Fact.ONE_STEP, self.method) else {Fact.ONE_STEP: "takes several steps per batch"})
 
     @property
@@ -153,6 +155,9 @@ class FedSeq(Algorithm):
     @property
     def server(self) -> ServerStep | None:
         return self.method.server
+
+    def steps_per_turn(self, work: LocalWork, samples: int) -> int:
+        return self.method.steps_per_turn(work, samples)
 
     # -- before the first round
 
