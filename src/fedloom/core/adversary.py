@@ -60,10 +60,16 @@ class Adversary:
         check_settings(self)
 
     def _derived_facts(self) -> tuple[Facts, Facts]:
-        """An attack that looks at replies, or agrees on them, sees single updates."""
+        """An attack that looks at replies, or agrees on them, sees single updates; a server changes what it reads."""
         kind = type(self)
         looks = kind.collude is not Adversary.collude or kind.look_at_replies is not Adversary.look_at_replies
-        return {}, {Fact.ONLY_SUMS: "looks at single updates: leave out one of the two"} if looks else {}
+        reads = looks or kind.poison_message is not Adversary.poison_message
+        return (
+            {Fact.READABLE: "looks at models, or changes them, at the server: leave out one of the two"}
+            if reads
+            else {},
+            {Fact.ONLY_SUMS: "looks at single updates: leave out one of the two"} if looks else {},
+        )
 
     def members(self, participants: Sequence[int], seed: int) -> frozenset[int]:
         """The hostile clients among those who may take part.
