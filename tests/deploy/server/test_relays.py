@@ -148,7 +148,11 @@ def test_a_chain_waits_for_nobody_that_never_connected(tmp_path):
 
 
 def test_noise_of_the_sites_own_is_added_before_models_are_sealed(tmp_path):
-    changes = {"task": FIVE, "channel": [{"name": "localnoise", "noise": 1.0, "clip": 0.5, "seeded": True}], "rounds": 2}
+    changes = {
+        "task": FIVE,
+        "channel": [{"name": "localnoise", "noise": 1.0, "clip": 0.5, "seeded": True}],
+        "rounds": 2,
+    }
     made, plain = Plan.of(FIXED, **changes), Plan.of(f"{PLAIN},reshuffle=false", **changes)
     deployed = certified(made, tmp_path).play()
     assert torch.equal(rows(deployed), rows(simulate(made)))
