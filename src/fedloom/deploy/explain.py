@@ -21,6 +21,7 @@ from fedloom.config.resolve import method_from_config, task_from_config
 from fedloom.config.schema import RunConfig
 from fedloom.core.algorithm import Algorithm, exchanges
 from fedloom.core.declarations import declaration_of, default_declaration
+from fedloom.core.facts import Fact, holds
 from fedloom.core.kept_rows import KeptRows
 from fedloom.core.message import Message
 from fedloom.core.relays import RELAY
@@ -109,7 +110,7 @@ class _RecordingEngine(Inline):
         """What a client's tensor is: a measurement of the runtime, or a reply as its method declares it."""
         if name.startswith("reply/"):
             plain, at, extra = name.removeprefix("reply/").partition("@")
-            if plain == RELAY:
+            if plain == RELAY and self.runtime.hides_models:
                 return _sent_tensor(plain, tensor[0], "the model that the site trained, sealed", self.communicates)
             about = declaration_of(self.runtime.algorithm, plain, message).about
             if at:
@@ -202,7 +203,7 @@ def _down(algorithm: Algorithm, message: Message, counted: bool) -> tuple[SentTe
 
 def _received_words(algorithm: Algorithm, name: str) -> str:
     """What a tensor is that a site gets."""
-    if name == RELAY:
+    if name == RELAY and not holds(Fact.READABLE, algorithm):
         return "the model of the site before it, sealed"
     if "@" in name:
         return "the difference to the model that it has" if name.endswith(DELTA) else "sent beside a difference"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -79,6 +80,11 @@ class ClientRuntime:
         """The step that lets only sums leave, if the channel has one: the last."""
         return self.steps[-1] if self.steps and isinstance(self.steps[-1], SumStep) else None
 
+    @cached_property
+    def hides_models(self) -> bool:
+        """Whether clients hand models to each other that the server cannot read."""
+        return not holds(Fact.READABLE, self.algorithm)
+
     def do(self, job: Job, message: Message, kept: Mapping[str, KeptRows]) -> Tensors:
         """Do one job."""
         if job.kind == "global":
@@ -128,7 +134,7 @@ class ClientRuntime:
         trains = job.kind == "update"
         cohort = self.cohort(job.ids, job.round, own, job.turn if trains else PREDICTING, trains)
         message = message.for_clients(places)
-        if RELAY in message.each:
+        if RELAY in message.each and self.hides_models:
             message = Message(message.shared, {"row": read_envelopes(message.each[RELAY])})
         if job.kind in SENT:
             draw = SubModelDraw(self.setting.seed, job.round, job.turn, job.ids) if job.kind == "update" else None
@@ -153,7 +159,7 @@ class ClientRuntime:
         trained = frozenset(cohort.changed)
         silent = self.channel.silent(reply, message, cohort)
         remembered = frozenset(cohort.changed) - trained
-        if not holds(Fact.READABLE, self.algorithm):
+        if self.hides_models:
             reply = self._hand_on(self.channel.encode(reply, message, cohort), message, job)
         elif job.session is None:
             reply = self.channel.encode(reply, message, cohort)

@@ -57,7 +57,10 @@ def test_an_attack_at_the_server_is_refused_and_one_at_the_clients_acts_as_in_op
 @pytest.mark.parametrize(
     "more",
     [
-        {"aggregation": {"name": "privatemean", "noise": 1.0, "clip": 0.5, "seeded": True}, "selection": "poisson"},
+        {
+            "aggregation": {"name": "privatemean", "noise": 1.0, "clip": 0.5, "seeded": True},
+            "selection": {"name": "poisson", "rate": 0.997},
+        },
         {"sample_privacy": {"noise": 1.0, "clip": 1.0, "seeded": True}},
         {"aggregation": "median"},
     ],

@@ -72,7 +72,9 @@ class ReplyForms:
         is_end = job.kind != "update" or self.runtime.is_end(job)
         key = (job.kind, job.measure, job.turn > 0, asked, architecture, is_end, *_outline(message))
         if key not in self.found:
-            result = rehearse(self.runtime, job, with_blank_envelopes(message))
+            result = rehearse(
+                self.runtime, job, with_blank_envelopes(message) if self.runtime.hides_models else message
+            )
             self.found[key] = None if result is None else reply_form(result)
             if result is not None and "steps" in result:
                 self.rehearsed_steps = max(self.rehearsed_steps, int(result["steps"].max()))

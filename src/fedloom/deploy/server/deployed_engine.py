@@ -20,7 +20,6 @@ from torch import Tensor
 from fedloom.channel.model_differences import DifferenceMessage
 from fedloom.core.declarations import Scalar, Statistic
 from fedloom.core.errors import FedloomError
-from fedloom.core.facts import Fact, holds
 from fedloom.core.kept_rows import KeptRows
 from fedloom.core.message import Message
 from fedloom.core.model.sub_models import SubModelDraw
@@ -100,7 +99,7 @@ class DeployedEngine:
         if jobs[0].kind == "global":
             return self._evaluate_globally(jobs, message)
         requests = self._job_requests(jobs, message)
-        if jobs[0].kind == "update" and not holds(Fact.READABLE, self.runtime.algorithm):
+        if jobs[0].kind == "update" and self.runtime.hides_models:
             return self._hand_on(jobs, requests, message)
         # What is sent may be a difference or a corner of the model. Forms and norms of replies are those of the model
         # that the site makes of it and trains.

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.facts import Fact, holds
 from fedloom.deploy.protocol.relay_requests import NEXT, PREVIOUS
 from fedloom.deploy.protocol.wire import SiteRequest
 from fedloom.deploy.server.roster import Roster
@@ -47,7 +46,7 @@ def introduce_neighbours(
 
 def check_bounds(run: Composition, settings: ServerSettings) -> None:
     """Refuse a bound that a server with encrypted chains cannot keep."""
-    if settings.max_norm is not None and not holds(Fact.READABLE, run.algorithm):
+    if settings.max_norm is not None and run.hides_models:
         raise FedloomError(
             f"max_norm = {settings.max_norm:g} in deploy.toml bounds how far each site moves its model, and the server "
             "cannot read the models inside encrypted chains: leave out max_norm, or encrypt of the method."

@@ -21,7 +21,6 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.declarations import Declared, Model, Update
 from fedloom.core.errors import FedloomError, unknown
-from fedloom.core.facts import Fact, holds
 from fedloom.core.relays import RELAY
 from fedloom.deploy.participant_folder import SITE_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
@@ -99,7 +98,7 @@ class Policy:
             _check_step(step, runtime.steps, where)
         rounds, width, private = blueprint.config.rounds, len(blueprint.initial), blueprint.config.clients_add_noise
         algorithm = runtime.algorithm
-        asks = algorithm.turns, type(algorithm).prelude is not Algorithm.prelude, not holds(Fact.READABLE, algorithm)
+        asks = algorithm.turns, type(algorithm).prelude is not Algorithm.prelude, runtime.hides_models
         return Policy(settings, blueprint.digest, run, method, sends, runtime.steps, rounds, width, private, *asks)
 
     @property

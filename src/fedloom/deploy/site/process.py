@@ -24,7 +24,6 @@ from torch import Tensor
 
 import fedloom
 from fedloom.core.errors import FedloomError
-from fedloom.core.facts import Fact, holds
 from fedloom.core.kept_rows import KeptRows, pack_kept
 from fedloom.core.message import Message, message_digest
 from fedloom.core.model.adapted_model import model_row
@@ -146,7 +145,7 @@ class SiteProcess:
     def _relays(self) -> SiteRelays | None:
         """The site's half of handing models on, if the sites of its run encrypt them for each other."""
         made, algorithm = self.blueprint, self.runtime.algorithm
-        if holds(Fact.READABLE, algorithm):
+        if not self.runtime.hides_models:
             return None
         keys = relay_keys(self.folder, made.sites)
         width = self.runtime.training.task.layout.width

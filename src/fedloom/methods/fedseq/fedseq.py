@@ -144,7 +144,7 @@ class FedSeq(Algorithm):
         formed = "forms the chains itself: give it chains (method.chains)"
         found = {} if self.chains else {Fact.KNOWN_UNITS: formed}
         if self.encrypt:
-            found[Fact.READABLE] = HIDES
+            found |= {Fact.READABLE: HIDES, Fact.SAME_START: HIDES}
         return found | ({} if holds(Fact.ONE_STEP, self.method) else {Fact.ONE_STEP: "takes several steps per batch"})
 
     @property

@@ -14,7 +14,7 @@ LOST = "chain lost"
 class ChainLoss(Station):
     """Names the chains that end in a round before their last member."""
 
-    back = "names the chains that are lost, since a member did not hand its model on"
+    back = "names the encrypted chains that are lost, since a member did not hand its model on"
 
     def __call__(self, wave: Wave, round: RoundContext, ask: Ask) -> Answers:
         """The same answers."""
