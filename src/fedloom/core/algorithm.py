@@ -136,6 +136,8 @@ class Algorithm:
         A site asks this of its own copy of the method, so that it takes nothing of it from the server's word.
 
         Args:
+            client: The client that trains.
+            round_number: The round, counted from 1.
             turn: How often the client was already asked in this round.
             seed: The run's seed.
         """

@@ -24,7 +24,7 @@ class Handover:
     """Where a client stands in a chain.
 
     Args:
-        chain: The number of the chain.
+        chain: Which of the method's chains, counted from 0.
         place: How many trainings of this chain come before this one in the round.
         previous: The client whose model it gets; None if it gets the server's.
         next: The client that gets its model; None if the server does.

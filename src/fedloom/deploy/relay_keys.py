@@ -18,7 +18,7 @@ class RelayKeys:
     """What a site has to encrypt for others.
 
     Args:
-        own: Its key.
+        own: What it opens and seals with, derived from the key of its certificate.
         introduction: By what others know it.
         identify: Finds the public key of a client in its introduction; None if the authority does not stand behind it.
     """

@@ -56,7 +56,6 @@ def handover_in(orders: Sequence[list[int]], chain: int, client: int, turn: int)
 
     Args:
         orders: The members of the chain in their order, for each pass.
-        chain: The number of the chain.
         turn: The pass in which the client trains.
     """
     members = [member for order in orders for member in order]
