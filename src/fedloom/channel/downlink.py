@@ -149,7 +149,7 @@ class Downlink:
     def needs(self) -> Facts:
         """What the downlink needs of other parts, and why."""
         codes = "codes the model that goes down: leave out downlink"
-        found = {Fact.MODEL_DOWN: codes, Fact.EXCHANGES: codes}
+        found = {Fact.MODEL_DOWN: codes, Fact.EXCHANGES: codes, Fact.READABLE: codes}
         if not self.delta:
             return found
         return found | {

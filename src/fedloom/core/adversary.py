@@ -60,11 +60,13 @@ class Adversary:
         check_settings(self)
 
     def _derived_facts(self) -> tuple[Facts, Facts]:
-        """An attack that looks at replies, or agrees on them, sees single updates."""
+        """An attack that looks at replies, or agrees on them, sees single updates; a server changes what it reads."""
         kind = type(self)
         looks = kind.collude is not Adversary.collude or kind.look_at_replies is not Adversary.look_at_replies
-        single = "looks at single updates"
-        return {}, {Fact.ONLY_SUMS: f"{single}: leave out one of the two", Fact.HIDDEN_DRAWS: single} if looks else {}
+        reads, single = looks or kind.poison_message is not Adversary.poison_message, "looks at single updates"
+        needs = {Fact.READABLE: "looks at models, or changes them, at the server: leave out one of the two"}
+        breaks = {Fact.ONLY_SUMS: f"{single}: leave out one of the two", Fact.HIDDEN_DRAWS: single}
+        return needs if reads else {}, breaks if looks else {}
 
     def members(self, participants: Sequence[int], seed: int) -> frozenset[int]:
         """The hostile clients among those who may take part.

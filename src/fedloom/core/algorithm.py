@@ -20,6 +20,7 @@ from fedloom.core.declarations import Declared, Kept, Model, Statistic, Update
 from fedloom.core.facts import METHOD_PROMISES, Fact, Facts, Promises, holds
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply, Wave
+from fedloom.core.relays import Handover
 from fedloom.core.server_context import ServerContext
 from fedloom.core.settings import check_settings
 from fedloom.core.task import Task
@@ -137,6 +138,19 @@ class Algorithm:
             samples: How many training samples the client has.
         """
         return work.steps_for(samples)
+
+    def handover(self, client: int, round_number: int, turn: int, seed: int) -> Handover | None:
+        """From whom a client gets its model and to whom it goes, where clients encrypt for each other; else None.
+
+        A site asks this of its own copy of the method, so that it takes nothing of it from the server's word.
+
+        Args:
+            client: The client that trains.
+            round_number: The round, counted from 1.
+            turn: How often the client was already asked in this round.
+            seed: The run's seed.
+        """
+        return None
 
     def is_finished(self, server: State) -> bool:
         """Whether the method has nothing more to do by the server's state; the run then ends before its last round."""

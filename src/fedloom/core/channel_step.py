@@ -111,6 +111,7 @@ class ChannelStep:
             needs[Fact.SAME_WEIGHTS] = "adds noise to whole updates: leave out one of the two"
         if not self.summable:
             breaks[Fact.ADDABLE] = "codes the rows that clients send: leave out one of the two"
+            needs[Fact.READABLE] = "codes changes of a model that the server has too: leave out one of the two"
         return needs, breaks
 
     def for_task(self, task: Task) -> Self:

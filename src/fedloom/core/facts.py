@@ -36,6 +36,7 @@ class Fact(Enum):
     FROM_SERVER = "every model comes from the server"
     SAME_MODEL = "all clients get the same model"
     SAME_START = "all clients of a wave start from the same bytes"
+    READABLE = "the server reads every model that clients send"
     PLAIN_MODEL = "one whole model goes down, is trained and comes back, and nothing else is sent or kept"
     SAME_WEIGHTS = "a client trains the same weights in every round"
     # what the server does with it

@@ -43,6 +43,7 @@ class FedSeqInter(FedSeq):
         dropout: As in FedSeq.
         reshuffle: As in FedSeq.
         inner: As in FedSeq.
+        encrypt: As in FedSeq.
     """
 
     period: WholeNumber = 0
