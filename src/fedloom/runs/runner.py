@@ -22,6 +22,7 @@ from fedloom.files.atomic_write import write_atomic
 from fedloom.files.full_disk import explain_full_disk
 from fedloom.files.resume_command import resume_command
 from fedloom.registry.code_consent import remember_notes
+from fedloom.rounds.baseline_scores import score_baselines
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.confusion import count_confusion
 from fedloom.rounds.evaluation import is_scored, score_models
@@ -37,6 +38,7 @@ from fedloom.runs.folder.fingerprint import refuse_other_task
 from fedloom.runs.folder.folder_lock import lock_folder
 from fedloom.runs.folder.manifest import CHECKPOINTS, CONFIG, PARTITION
 from fedloom.runs.folder.metrics_file import (
+    FINISHED,
     METRICS,
     TIMINGS,
     append_record,
@@ -255,6 +257,7 @@ def _run_rounds(
                 history.clients = score_models(run, cores, state)[1]
             if run.eval_every:
                 history.confusion = count_confusion(run, cores, state)
+                history.baselines = score_baselines(run, cores, state.round)
         except Stopped as end:
             history.stopped = str(end)
             append_stop(folder, history.stopped)
@@ -266,7 +269,8 @@ def _run_rounds(
     if folder is None:
         history.rows_of = partial(prediction_row, run, state)
     else:
-        write_results(folder, {"clients.json": history.clients, "confusion.json": history.confusion})
+        ended = (history.clients, history.confusion, history.baselines)
+        write_results(folder, dict(zip(FINISHED, ended, strict=True)))
     return history
 
 
