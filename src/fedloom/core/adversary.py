@@ -63,7 +63,8 @@ class Adversary:
         """An attack that looks at replies, or agrees on them, sees single updates."""
         kind = type(self)
         looks = kind.collude is not Adversary.collude or kind.look_at_replies is not Adversary.look_at_replies
-        return {}, {Fact.ONLY_SUMS: "looks at single updates: leave out one of the two"} if looks else {}
+        single = "looks at single updates"
+        return {}, {Fact.ONLY_SUMS: f"{single}: leave out one of the two", Fact.HIDDEN_DRAWS: single} if looks else {}
 
     def members(self, participants: Sequence[int], seed: int) -> frozenset[int]:
         """The hostile clients among those who may take part.

@@ -129,6 +129,15 @@ class Algorithm:
         replies = yield Wave(ids, self.broadcast(server, ids))
         return self.aggregate(server, replies)
 
+    def steps_per_turn(self, work: LocalWork, samples: int) -> int:
+        """How many gradient steps a client makes at most when it is asked once; noise for a target is planned for them.
+
+        Args:
+            work: The run's local work.
+            samples: How many training samples the client has.
+        """
+        return work.steps_for(samples)
+
     def is_finished(self, server: State) -> bool:
         """Whether the method has nothing more to do by the server's state; the run then ends before its last round."""
         return False

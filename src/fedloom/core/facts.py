@@ -53,6 +53,7 @@ class Fact(Enum):
     ALL_ANSWER = "every client that is asked answers"
     KNOWN_UNITS = "what a round draws from is known without clients' data"
     BLIND_DRAW = "who takes part does not depend on clients' data"
+    HIDDEN_DRAWS = "nothing that a run writes depends on who was drawn"
     SINGLE_CLIENTS = "a round selects clients, and not groups of them"
     # what clients do
     OWN_DATA = "every client trains on its own data"

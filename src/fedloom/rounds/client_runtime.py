@@ -136,7 +136,8 @@ class ClientRuntime:
             return self._update(cohort, message, job).pack()
         if job.kind == "confusion":
             return {"confusion": self._confusion(cohort, message)}
-        return self._ask(cohort, message) if job.kind == "ask" else self._score(cohort, message, job.measure)
+        answer = self._ask if job.kind == "ask" else self._score
+        return answer(cohort, message, job.measure)
 
     def _update(self, cohort: Cohort, message: Message, job: Job) -> CohortAnswer:
         before = dict(cohort.kept)
@@ -172,11 +173,14 @@ class ClientRuntime:
                 found |= {f"{model}/metric/{name}": column for name, column in values.items()}
         return found
 
-    def _ask(self, cohort: Cohort, message: Message) -> Tensors:
+    def _ask(self, cohort: Cohort, message: Message, on_training: bool) -> Tensors:
         """Loss and score of clients' current models on their validation part, or without one on their training part."""
         rows = cohort.spread(self.algorithm.weights_for(message, cohort))
         federation = cohort.task.federation
-        lists = [federation.valid[client] if len(federation.valid[client]) else federation.train[client] for client in cohort.ids]  # fmt: skip # noqa: E501
+        lists = [
+            federation.train[client] if on_training or not len(federation.valid[client]) else federation.valid[client]
+            for client in cohort.ids
+        ]
         scores = cohort.trainer.scores(rows, lists)
         return {"loss": scores.mean_loss, "score": scores.mean_score, "samples": cohort.samples}
 

@@ -136,7 +136,8 @@ class SiteProcess:
         if step is None:
             raise RejectedMessage("it belongs to a sum, and the run of this site has none")
         keys = site_keys(self.folder, self.blueprint.sites)
-        return SiteSums(step, self.client, keys, Openings.read(self.folder))
+        trained = "update" in (self.count.kinds | self.count.earlier)
+        return SiteSums(step, self.client, keys, Openings.read(self.folder, trained))
 
     @property
     def client(self) -> int:
@@ -224,6 +225,8 @@ class SiteProcess:
             raise Refused(reason)
         if request.kind != "hello":
             self.privacy  # noqa: B018 (read before the request is counted, which tells a lost count from a new one)
+        if request.kind == "update" and self.runtime.sum_step is not None:
+            self._sums  # noqa: B018 (for the same reason)
 
     def _perform(self, request: SiteRequest, tensors: Tensors) -> Tensors:
         message = Message(select_prefix(tensors, "shared/"), select_prefix(tensors, "each/"))
@@ -278,12 +281,12 @@ class SiteProcess:
                 raise Refused("its model is not the one that all sites of the sum were told")
             self._check_sum(message, session)
             forgets = not kept and self.states.has_any
+            self._sums.admit_row(session, phase, message_digest(pack_kept(kept)), forgets)
             result, stays = self._do(replace(job, session=session), request, message, kept)
             if bool(result.pop(f"reply/{LOST}")):
                 raise FedloomError("its update is not finite")
             self.privacy.spend(int(result["steps"]))
-            state_before = message_digest(pack_kept(kept))
-            hidden = self._sums.answer(session, phase, got, result[f"reply/{SUM}"][0], state_before, forgets)
+            hidden = self._sums.answer(session, phase, got, result[f"reply/{SUM}"][0])
             result |= {f"reply/{SUM}": hidden["row"][None]}
         self.states.discard_all_but(request.base, request.state)
         if state := kept | stays:

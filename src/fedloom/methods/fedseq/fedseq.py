@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -76,6 +77,8 @@ class FedSeq(Algorithm):
         approximator: What represents a client: ``clf``, its linear weights, or ``conf``, its confidence in each class.
         metric: How the greedy grouping compares a client with a group.
         normalise: How confidences are normalised.
+        group_mean: What the greedy grouping compares a client with: the ``plain`` mean of the group's vectors (the
+            thesis), or the mean ``weighted`` by samples (the authors' code).
         pretrain_epochs: How long each client trains alone.
         min_samples: A chain is full when it has this many samples; None sets no minimum.
         max_clients: A chain is full when it has this many clients.
@@ -92,6 +95,7 @@ class FedSeq(Algorithm):
     approximator: Literal["clf", "conf"] = "clf"
     metric: Literal["cosine", "wasserstein", "gini", "kl"] = "cosine"
     normalise: Normalisation = "sum"
+    group_mean: Literal["plain", "weighted"] = "plain"
     pretrain_epochs: Count = 10
     min_samples: Count | None = None
     max_clients: Count = 8
@@ -140,6 +144,8 @@ class FedSeq(Algorithm):
     def breaks(self) -> Facts:  # type: ignore[override]
         formed = "forms the chains itself: give it chains (method.chains)"
         found = {} if self.chains else {Fact.KNOWN_UNITS: formed}
+        if len({len(chain) for chain in self.chains or ()}) > 1:
+            found |= {Fact.HIDDEN_DRAWS: "sends more bytes in longer chains"}
         return found | ({} if holds(Fact.ONE_STEP, self.method) else {Fact.ONE_STEP: "takes several steps per batch"})
 
     @property
@@ -149,6 +155,9 @@ class FedSeq(Algorithm):
     @property
     def server(self) -> ServerStep | None:
         return self.method.server
+
+    def steps_per_turn(self, work: LocalWork, samples: int) -> int:
+        return self.method.steps_per_turn(work, samples)
 
     # -- before the first round
 
@@ -209,7 +218,8 @@ class FedSeq(Algorithm):
         if self.grouping == "kmeans":
             return clients, one_per_cluster(vectors, context.task.federation.classes, random)
         samples = context.samples[torch.tensor(clients)].numpy()
-        return clients, greedy_choice(vectors, samples, METRICS[self.metric], random)
+        counts = samples if self.group_mean == "weighted" else np.ones(len(clients))
+        return clients, greedy_choice(vectors, counts, METRICS[self.metric], random)
 
     def groups(self, server: State) -> list[list[int]]:
         if self.chains is not None:  # known before there is a state

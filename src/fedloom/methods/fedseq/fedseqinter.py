@@ -34,6 +34,7 @@ class FedSeqInter(FedSeq):
         approximator: As in FedSeq.
         metric: As in FedSeq.
         normalise: As in FedSeq.
+        group_mean: As in FedSeq.
         pretrain_epochs: As in FedSeq.
         min_samples: As in FedSeq.
         max_clients: As in FedSeq.
