@@ -17,7 +17,7 @@ from fedloom.core.objective import CrossEntropy
 from fedloom.core.task import Task
 
 log = logging.getLogger("fedloom")
-SAMPLES = 8
+SAMPLES = 2
 NEAR = 1e-4
 
 
