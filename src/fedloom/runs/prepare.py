@@ -40,6 +40,7 @@ from fedloom.rounds.score import metric_notes
 from fedloom.rounds.screen import Divergence
 from fedloom.rounds.training_task import training_task
 from fedloom.runs.folder.fingerprint import fingerprint
+from fedloom.runs.model_warnings import warn_of_model
 from fedloom.runs.part_checks import check_parts, fewest_participants
 from fedloom.runs.start_model import model_digest, with_start
 from fedloom.runs.trial import check_devices, try_models, try_sample_gradients
@@ -74,6 +75,7 @@ def prepare(
     check_devices(task)
     if not deployed:
         try_models(task)
+        warn_of_model(task, algorithm, config.local)
     task, notes = _with_start(task, config)
     # Before the method adds to the model: runs of different methods are compared by the fingerprint of what they share.
     notes = _notes(task, algorithm, config, deployed, made_of) | notes

@@ -21,6 +21,7 @@ from fedloom.files.atomic_write import write_atomic
 from fedloom.files.full_disk import explain_full_disk
 from fedloom.files.resume_command import resume_command
 from fedloom.registry.code_consent import remember_notes
+from fedloom.rounds.baseline_scores import score_baselines
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.confusion import count_confusion
 from fedloom.rounds.evaluation import is_scored, score_models
@@ -36,7 +37,7 @@ from fedloom.runs.folder.checkpoint import go_back, load_checkpoint, save_checkp
 from fedloom.runs.folder.fingerprint import refuse_other_task
 from fedloom.runs.folder.folder_lock import lock_folder
 from fedloom.runs.folder.manifest import CHECKPOINTS, CONFIG, PARTITION
-from fedloom.runs.folder.metrics_file import METRICS, TIMINGS, append_record, append_stop, compact_json
+from fedloom.runs.folder.metrics_file import FINISHED, METRICS, TIMINGS, append_record, append_stop, compact_json
 from fedloom.runs.folder.recover import keep_records, recover
 from fedloom.runs.more_rounds import prolong
 from fedloom.runs.prepare import Prepared
@@ -227,6 +228,7 @@ def _run_rounds(
                 history.clients = score_models(run, cores, state)[1]
             if run.eval_every:
                 history.confusion = count_confusion(run, cores, state)
+                history.baselines = score_baselines(run, cores, state.round)
         except Stopped as end:
             history.stopped = str(end)
             append_stop(folder, history.stopped)
@@ -238,7 +240,8 @@ def _run_rounds(
     if folder is None:
         history.rows_of = partial(prediction_row, run, state)
     else:
-        write_results(folder, {"clients.json": history.clients, "confusion.json": history.confusion})
+        ended = (history.clients, history.confusion, history.baselines)
+        write_results(folder, dict(zip(FINISHED, ended, strict=True)))
     return history
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from fedloom.runs.folder.manifest import NOTHING, digest_of, extend_chain
 
 METRICS, TIMINGS = "metrics.jsonl", "timings.jsonl"
-FINISHED = ("clients.json", "confusion.json")
+FINISHED = ("clients.json", "confusion.json", "baselines.json")
 """What a run writes at its end; with the first of them it counts as finished."""
 
 
