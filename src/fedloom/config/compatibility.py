@@ -13,9 +13,11 @@ from itertools import combinations
 from torch import nn
 
 from fedloom.config.schema import RunConfig
+from fedloom.core.aggregator import Aggregator
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.channel_step import ChannelStep
 from fedloom.core.errors import FedloomError
-from fedloom.core.facts import SELECTOR_PROMISES, Fact, Facts, NamedPart, conflict
+from fedloom.core.facts import SELECTOR_PROMISES, Fact, Facts, NamedPart, conflict, is_about
 from fedloom.core.task import Task
 
 WEIGHTED_BY_STEPS = "weights clients by the steps that they made: set weight_by to samples or uniform"
@@ -29,6 +31,7 @@ def check_compatibility(config: RunConfig, algorithm: Algorithm, task: Task, exe
         execution: How its clients train.
         deployed: Whether its clients are machines.
     """
+    check_noise_is_counted(config)
     for one, other in combinations(parts_of(config, algorithm, task, execution, deployed), 2):
         why = conflict(one, other)
         if why is not None:
@@ -51,6 +54,22 @@ def part_that_tells_draws(
         if Fact.HIDDEN_DRAWS in part.breaks:
             return f"{part.name} {part.breaks[Fact.HIDDEN_DRAWS]}"
     return None
+
+
+def check_noise_is_counted(config: RunConfig) -> None:
+    """Raise a ``FedloomError`` for a part that inherits a ledger, and not the code whose noise the ledger counts."""
+    for parts, base, ledger, function in (
+        (config.aggregation.members, Aggregator, "ledger", "__call__"),
+        (config.channel, ChannelStep, "client_ledgers", "encode"),
+    ):
+        for part in parts:
+            author = next(kind for kind in type(part).__mro__ if ledger in vars(kind))
+            if author is not base and not is_about(part, ledger, function):
+                own, counted = type(part).__name__.lower(), author.__name__.lower()
+                raise FedloomError(
+                    f"{own} overrides {function}, and the {ledger} of {counted}, which it inherits, counts other "
+                    f"noise: write a {ledger} that counts this one, or leave {function} as it is."
+                )
 
 
 def parts_of(

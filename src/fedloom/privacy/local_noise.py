@@ -8,6 +8,7 @@ one use of the Gaussian mechanism (Balle and Wang, ICML 2018, https://arxiv.org/
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -41,7 +42,7 @@ class LocalNoise(ChannelStep):
             can then subtract the noise: its privacy is for study only.
     """
 
-    summable: ClassVar[bool] = True
+    grants: ClassVar[Collection[Fact]] = (Fact.ADDABLE,)
     covers_replies: ClassVar[bool] = True
 
     needs: ClassVar[Facts] = {

@@ -62,6 +62,8 @@ def sampling_of(mean: PrivateMean, plan: PlannedRun) -> ClientSampling:
     if isinstance(method, SelectsGroups):
         if draws is None or draws.rate is None:
             raise FedloomError("chains are private if selection poisson draws them: use it with the method's chains.")
+        if plan.clients < plan.task.federation.clients:  # a chain of held-out clients only is never drawn
+            raise FedloomError("chains are private if no client of them is held out: leave out new_clients.")
         chains = len(method.groups({}))
         return checked_poisson(PoissonChains(draws.rate, chains, known=known), plan.rounds, mean.delta)
     if draws is not None and draws.rate is not None:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedloom.channel.channel import Channel
 from fedloom.channel.downlink import DownChannel, Downlink
-from fedloom.core.algorithm import Algorithm
+from fedloom.core.algorithm import Algorithm, handover_of
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.cohort import Cohort, RunSetting
 from fedloom.core.facts import Fact, holds
@@ -185,7 +185,7 @@ class ClientRuntime:
         Args:
             job: The job; its clients are alike in this.
         """
-        place = self.algorithm.handover(job.ids[0], job.round, job.turn, self.setting.seed)
+        place = handover_of(self.algorithm, job.ids[0], job.round, job.turn, self.setting.seed)
         return place is None or place.next is None
 
     def _measure(self, cohort: Cohort) -> Tensors:

@@ -28,7 +28,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.model.sub_models import SubModels
 from fedloom.core.privacy import ClientPrivacy, PlannedRun
 from fedloom.core.seeds import numpy_generator
-from fedloom.core.selector import Choice, Draws, KnownDraws
+from fedloom.core.selector import Choice, Draws, draws_of
 from fedloom.core.task import Task
 from fedloom.files.formats import SETTINGS
 from fedloom.registry.code_consent import code_notes
@@ -168,7 +168,7 @@ def planned_run(
     """
     draws: Draws | None = Draws(number=clients)
     if selects:
-        draws = config.selection.draws(clients) if isinstance(config.selection, KnownDraws) else None
+        draws = draws_of(config.selection, clients)
     told = part_that_tells_draws(config, algorithm, task, config.execution, deployed)
     return PlannedRun(algorithm, task, config.local, config.rounds, clients, draws, deployed, told)
 

@@ -50,7 +50,7 @@ def try_sample_gradients(task: Task) -> None:
         task: The task as its clients train on it.
     """
     trainer = LocalTrainer(task, "vectorised")
-    positions = task.federation.train[0][:1].expand(1, 2)
+    positions = task.federation.train.order[:1].expand(1, 2)
     moving = [slot.name for slot in task.layout.moving(None)]
     stacks, mask = trainer.stacks(task.initial_row().expand(1, -1)), torch.ones(1, 2)
     batch = (task.inputs(positions), task.targets(positions), mask)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
+from fedloom.core.algorithm import handover_of
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.protocol.relay_requests import NEXT, PREVIOUS
 from fedloom.deploy.protocol.wire import SiteRequest
@@ -31,7 +32,7 @@ def introduce_neighbours(
     given, missing = dict[int, tuple[SiteRequest, dict[str, Tensor]]](), dict[int, str]()
     for job in jobs:
         client = job.ids[0]
-        place = runtime.algorithm.handover(client, job.round, job.turn, runtime.setting.seed)
+        place = handover_of(runtime.algorithm, client, job.round, job.turn, runtime.setting.seed)
         around = {} if place is None else {NEXT: place.next, PREVIOUS: place.previous}
         neighbours = {name: other for name, other in around.items() if other is not None}
         absent = [other for other in neighbours.values() if other not in roster.introductions]

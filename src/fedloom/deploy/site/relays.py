@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedloom.core.algorithm import Algorithm
+from fedloom.core.algorithm import Algorithm, handover_of
 from fedloom.core.message import Message
 from fedloom.core.relays import RELAY, ROOM, Handover
 from fedloom.deploy.protocol.relay_requests import NEXT, PREVIOUS, to_bytes, to_tensor
@@ -48,7 +48,7 @@ class SiteRelays:
         """Where the site stands in a request, by its own plan."""
         if not request.round:
             raise Refused("its chain is in the plan, so that it trains in rounds only, and not before the first one")
-        found = self.algorithm.handover(self.client, request.round, request.turn, self.seed)
+        found = handover_of(self.algorithm, self.client, request.round, request.turn, self.seed)
         if found is None:
             raise RejectedMessage("it belongs to a chain, and the run of this site has none")
         return found

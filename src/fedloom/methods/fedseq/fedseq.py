@@ -49,6 +49,7 @@ from fedloom.methods.fedseq.grouping import (
     fill_groups,
     greedy_choice,
     one_per_cluster,
+    only_members,
     random_order,
 )
 from fedloom.methods.fedseq.walking import HIDES, carry_envelopes, carry_rows, handover_in, order_of
@@ -190,9 +191,14 @@ class FedSeq(Algorithm):
     def prelude(self, server: State, context: ServerContext) -> Round:
         """Form the chains."""
         if self.chains is not None:
-            able = set(context.clients)
-            kept = [[client for client in chain if client in able] for chain in self.chains]
-            groups = [chain for chain in kept if chain]
+            # Of a stream's first task a client may have no sample, and train later.
+            absent = (context.samples == 0).nonzero().flatten().tolist()
+            groups = [chain for chain in only_members(self.chains, {*context.clients, *absent}) if chain]
+            if self.encrypt and sum(map(len, groups)) < sum(map(len, self.chains)):
+                raise FedloomError(
+                    "encrypt=true: a client that is held out of training is in a chain, and the one before it encrypts "
+                    "for it: leave out new_clients."
+                )
         else:
             clients = context.clients
             if self.grouping == "random":
@@ -227,7 +233,7 @@ class FedSeq(Algorithm):
         return clients, greedy_choice(vectors, counts, METRICS[self.metric], random)
 
     def groups(self, server: State) -> list[list[int]]:
-        if self.chains is not None:  # known before there is a state
+        if self.chains is not None and f"{OWN}sizes" not in server:  # given chains are known before there is a state
             return [list(chain) for chain in self.chains]
         sizes: list[int] = server[f"{OWN}sizes"].tolist()
         return [chain.tolist() for chain in torch.split(server[f"{OWN}members"], sizes)]
@@ -244,6 +250,8 @@ class FedSeq(Algorithm):
         """Take rows along some chains, a row per chain; the rows at their ends are the chains' replies."""
         groups = self.groups(server)
         orders = [[self.order(groups[group], group, turn, context) for group in ids] for turn in range(self.passes)]
+        if self.chains is not None:
+            orders = [only_members(some, set(context.clients)) for some in orders]
         walk = carry_envelopes(rows, orders) if self.encrypt else carry_rows(self.method, rows, orders)
         ends, steps, replies = yield from walk
         samples = torch.stack([context.samples[torch.tensor(groups[group])].sum() for group in ids])

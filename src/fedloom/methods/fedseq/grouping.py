@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
@@ -151,3 +151,12 @@ def check_chains(chains: list[list[int]], clients: int) -> None:
             raise FedloomError(f"chains: clients {some} {clause}; name each client from 0 to {clients - 1} once.")
     if not all(chains):
         raise FedloomError("chains: a chain is empty; leave it out.")
+
+
+def only_members(chains: Sequence[Sequence[int]], clients: Collection[int]) -> list[list[int]]:
+    """The members of each chain that are among some clients.
+
+    Args:
+        clients: Those who train; clients held out of training are not.
+    """
+    return [[member for member in chain if member in clients] for chain in chains]

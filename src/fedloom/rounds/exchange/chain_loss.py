@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fedloom.core.algorithm import handover_of
 from fedloom.core.message import Wave
 from fedloom.rounds.answers import Answers
 from fedloom.rounds.exchange.station import Ask, Station
@@ -21,7 +22,7 @@ class ChainLoss(Station):
         answers = ask(wave)
         algorithm, names, there = round.run.algorithm, round.run.task.federation, set(answers.wave.ids)
         for client in (client for client in wave.ids if client not in there):
-            place = algorithm.handover(client, round.number, wave.turn, round.run.setting.seed)
+            place = handover_of(algorithm, client, round.number, wave.turn, round.run.setting.seed)
             if place is not None:
                 why = f"chain {place.chain} does not count in this round: no model came from {names.name(client)}"
                 before = "" if place.previous is None else ", and what members before it trained stays unread"
