@@ -1,9 +1,9 @@
 """Models that clients hand to each other unread: the envelope that they travel in, and where a client stands.
 
 A method whose clients encrypt for each other (``FedSeq.encrypt``) says in ``handover`` (``HandsOver``) from whom a
-client gets its model and to whom it goes. The client half is the same as without encryption. What changes is the form of
-a model on its way: bytes under the name ``relay``, with room for what encryption adds. In a simulation the envelope is
-open, at a site it is sealed, and it has the same size in both, so that the counted bytes are true.
+client gets its model and to whom it goes. The client half is the same as without encryption. What changes is the form
+of a model on its way: bytes under the name ``relay``, with room for what encryption adds. In a simulation the
+envelope is open, at a site it is sealed, and it has the same size in both, so that the counted bytes are true.
 """
 
 from __future__ import annotations
