@@ -9,6 +9,7 @@ from torch import Tensor
 from fedloom.baselines.constant import ConstantAnswer, FrequentLabels, MajorityClass, TypicalNumber, log_shares
 from fedloom.baselines.token_table import MostFrequentTag, has_tokens
 from fedloom.core.baseline import Baseline, FittedBaseline
+from fedloom.core.objective import SquaredError
 from fedloom.core.targets import IGNORED
 from fedloom.core.task import Task
 
@@ -37,10 +38,10 @@ def baselines_of(task: Task) -> tuple[Baseline, ...]:
     """The baselines of a task: its own, or the usual ones of its targets."""
     if task.baselines:
         return tuple(task.baselines)
+    if task.kind == "number" or isinstance(task.objective, SquaredError):  # numbers may be whole ones
+        return (TypicalNumber(absolute=task.score_name in ABSOLUTE),)
     if task.kind == "classes":
         return (MajorityClass(),)
-    if task.kind == "number":
-        return (TypicalNumber(absolute=task.score_name in ABSOLUTE),)
     if task.kind == "labels":
         return (FrequentLabels(every=task.score_name.endswith("f1")),)
     return (MostFrequentTag() if has_tokens(task) else MajorityTag(),)
