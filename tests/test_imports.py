@@ -25,6 +25,7 @@ PARTS = {
     "prediction",
     "metrics",
     "losses",
+    "baselines",
 }
 DATA = {"plotting", "data", "models", "tasks"}
 RUNS = GROUND | PARTS | DATA | {"training", "rounds", "engines", "config", "runs"}
@@ -41,16 +42,17 @@ MAY_IMPORT: dict[str, set[str]] = {
     "attacks": GROUND,
     "losses": GROUND,
     "metrics": GROUND,
+    "baselines": GROUND,
     "models": GROUND,
     "channel": GROUND,
     "secure": GROUND | {"channel"},
     "privacy": GROUND | {"aggregation", "channel", "secure"},
     "training": GROUND | {"privacy"},
     "methods": GROUND | {"aggregation"},
-    "rounds": GROUND | {"training", "channel", "secure", "privacy"},
+    "rounds": GROUND | {"training", "channel", "secure", "privacy", "baselines"},
     "engines": GROUND | {"training", "secure", "rounds"},
     "data": GROUND | {"plotting"},
-    "tasks": GROUND | {"plotting", "data", "models", "losses", "metrics", "selection", "training", "web"},
+    "tasks": GROUND | {"plotting", "data", "models", "losses", "metrics", "baselines", "selection", "training", "web"},
     "config": RUNS - {"config", "runs"},
     "runs": RUNS - {"runs"},
     "reports": RUNS | {"web"},

@@ -212,6 +212,7 @@ def test_a_part_is_named_after_its_class_unless_users_call_it_otherwise():
 def every_part() -> Iterator[NamedPart]:
     """Every part that comes with the library, and what a run adds to them: its task, its place, its weights."""
     yield from (built_in_methods() | built_in_parts()).values()
+    yield NamedPart.of(fl.FedSeq(chains=[[0, 1], [2, 3]], encrypt=True))
     task = small_task()
     drifts = replace(task, federation=replace(task.federation, later=((2, task.federation),)))
     mixed = fl.task("digits", clients=2, models={"mlp": [0], "logistic": [1]})
@@ -223,7 +224,7 @@ def every_part() -> Iterator[NamedPart]:
 BUILT_IN = list(every_part())
 NEEDED = {fact for part in BUILT_IN for fact in part.needs}
 BROKEN = {fact for part in BUILT_IN for fact in part.breaks}
-USE = re.compile(r"holds\(Fact\.(\w+)|Fact\.(\w+) in needed_facts")
+USE = re.compile(r"holds\(Fact\.(\w+)|Fact\.(\w+) in (?:needed_facts|part\.breaks)")
 
 
 def used_facts() -> set[Fact]:

@@ -118,11 +118,8 @@ def planned_settings(mechanism: str, sampling: ClientSampling, rounds: int, task
 @pytest.mark.parametrize("rounds", [1, 4])
 @pytest.mark.parametrize(("clients", "share"), [(1, 1.0), (2, 0.5), (2, 1.0), (6, 0.2), (6, 0.5), (30, 0.1), (30, 0.6)])
 @pytest.mark.parametrize("sampling", ["poisson", "fixed"])
-@pytest.mark.parametrize(
-    "mechanism",
-    [pytest.param(name, marks=pytest.mark.slow) for name in ("privatemean", "sample_privacy")]
-    + ["localnoise", "privatesum"],
-)
+@pytest.mark.parametrize("mechanism", ["privatemean", "sample_privacy", "localnoise", "privatesum"])
+@pytest.mark.slow
 def test_what_a_plan_says_runs_and_what_it_refuses_a_run_refuses(mechanism, sampling, clients, share, rounds):
     task, number = Task("t", federation([8] * clients), mlp()), max(1, int(share * clients))
     drawn: ClientSampling = EveryClient(clients)

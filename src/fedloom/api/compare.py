@@ -16,7 +16,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.registry.setting_arguments import documents_settings
 from fedloom.reports.run_page import write_report
-from fedloom.reports.summary_table import cell_text, evidence, summary, verdict
+from fedloom.reports.summary_table import baseline_rows, cell_text, evidence, summary, verdict
 from fedloom.runs.plans.compare import PLAN, make_plan, prolong_comparison, run_comparison, write_comparison
 from fedloom.runs.plans.plan import ObserversOf, RunFactory, TaskOf, TaskSource, read_plan
 from fedloom.runs.results.history import History
@@ -49,6 +49,11 @@ class Comparison(dict[str, list[History]]):
     def rows(self) -> list[dict[str, Any]]:
         """The table: a row per method with its scores, their spread over seeds, and its costs."""
         return summary(self, self.reach)
+
+    @property
+    def baselines(self) -> list[dict[str, Any]]:
+        """Rows of the same form for what answering without a model scores, such as always the most frequent class."""
+        return baseline_rows(self)
 
     @property
     def verdict(self) -> str:

@@ -111,21 +111,30 @@ def finish_comparison(
         raise
     rows, words = found.rows, found.verdict
     if as_json:
-        numbers = {"methods": rows, "verdict": words, "evidence": found.evidence}
+        numbers = {"methods": rows, "baselines": found.baselines, "verdict": words, "evidence": found.evidence}
         say(json.dumps({"folder": str(folder), **numbers, **notes_entry()}))
     else:
-        print_table(rows, words, common_score(found))
+        print_table(rows, words, common_score(found), found.baselines)
         if (folder / "report.html").exists():
             say(f"Report: {folder / 'report.html'}")
     fail_if_stopped({row["method"]: row["stopped"] for row in rows})
 
 
-def print_table(rows: list[dict[str, Any]], words: str, score: Score) -> None:
-    """Print the comparison: a table of scores and costs, a table of optional columns, and the verdict."""
+def print_table(rows: list[dict[str, Any]], words: str, score: Score, baselines: Sequence[dict[str, Any]] = ()) -> None:
+    """Print the comparison: a table of scores and costs, a table of optional columns, and the verdict.
+
+    Args:
+        rows: The rows of the methods.
+        words: The verdict.
+        score: The score of the task.
+        baselines: Rows of the task's baselines, which stand below them.
+    """
     from fedloom.cli.terminal.console import printer
     from fedloom.reports.summary_table import cell_text
 
     console = printer()
+    reach = rows[0].get("reach")
+    methods, rows = rows, [*rows, *baselines]
     cells = []
     for row in rows:
         end = f"{row['rounds']:g}" + (" (stopped)" if row["stopped"] else "")
@@ -136,8 +145,7 @@ def print_table(rows: list[dict[str, Any]], words: str, score: Score) -> None:
     caption = f"mean ± standard deviation over seeds; {what}; sent: down, up and between clients"
     console.print(_table(rows, headings, cells, caption))
     optional = _optional_columns(score)
-    there = {key: heading for key, heading in optional.items() if any(row[key] is not None for row in rows)}
-    reach = rows[0].get("reach")
+    there = {key: heading for key, heading in optional.items() if any(row[key] is not None for row in methods)}
     if there or reach is not None:
         target = "" if reach is None else f"{100 * reach:g} %" if score.is_share else f"{reach:g}"
         asked = [] if reach is None else [f"rounds to {target}\non own tests"]
@@ -160,6 +168,6 @@ def _table(rows: list[dict[str, Any]], headings: list[str], cells: list[list[str
 
 def _rounds_to_text(row: dict[str, Any]) -> str:
     """After how many rounds a method reached the target, and with how many of its seeds."""
-    if row["rounds_to"] is None:
+    if row.get("rounds_to") is None:
         return "never"
     return f"{row['rounds_to']:.3g}" + (f" ({row['reached']}/{row['seeds']})" if row["reached"] < row["seeds"] else "")

@@ -28,7 +28,7 @@ def report(
     """
     from fedloom.cli.compare import print_table
     from fedloom.reports.run_page import write_report
-    from fedloom.reports.summary_table import evidence, summary, verdict
+    from fedloom.reports.summary_table import baseline_rows, evidence, summary, verdict
     from fedloom.runs.plans.compare import histories
     from fedloom.runs.results.summaries import common_score
 
@@ -36,8 +36,13 @@ def report(
     page = write_report(found, out or folders[0] / "report.html")
     rows, score = summary(found), common_score(found)
     if as_json:
-        numbers = {"methods": rows, "verdict": verdict(found), "evidence": evidence(found)}
+        numbers = {
+            "methods": rows,
+            "baselines": baseline_rows(found),
+            "verdict": verdict(found),
+            "evidence": evidence(found),
+        }
         say(json.dumps({"report": str(page), **numbers}))
         return
-    print_table(rows, verdict(found) if len(rows) > 1 else "", score)
+    print_table(rows, verdict(found), score, baseline_rows(found))
     say(f"Report: {page}")

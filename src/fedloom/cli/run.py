@@ -221,6 +221,7 @@ def _print(history: History, folder: Path) -> None:
     from rich.table import Table
 
     from fedloom.cli.terminal.console import printer
+    from fedloom.runs.results.baseline_verdict import baseline_sentence
     from fedloom.runs.results.summaries import BYTES
 
     table = Table(title=f"{history.label} after round {history.records[-1]['round'] if history.records else 0}")
@@ -237,5 +238,8 @@ def _print(history: History, folder: Path) -> None:
     if left_out:
         names = ", ".join(dict.fromkeys(left_out))
         console.print(f"Left out: {len(left_out)} replies of {names}; metrics.jsonl has the reasons", soft_wrap=True)
+    against = baseline_sentence({history.label: [history]}, history.score)[0]
+    if against:
+        console.print(against, soft_wrap=not console.is_terminal)
     if (folder / "report.html").exists():
         console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)

@@ -62,6 +62,14 @@ class Adversary:
     def __post_init__(self) -> None:
         check_settings(self)
 
+    def _derived_facts(self) -> tuple[Facts, Facts]:
+        """An attack that looks at replies, agrees on them, or changes messages needs a server that reads models."""
+        kind = type(self)
+        hooks = ("collude", "look_at_replies", "poison_message")
+        reads = any(getattr(kind, hook) is not getattr(Adversary, hook) for hook in hooks)
+        why = "looks at models, or changes them, at the server: leave out one of the two"
+        return ({Fact.READABLE: why} if reads else {}), {}
+
     def members(self, participants: Sequence[int], seed: int) -> frozenset[int]:
         """The hostile clients among those who may take part.
 

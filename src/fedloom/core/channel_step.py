@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
-from fedloom.core.facts import STEP_PROMISES, Fact, Facts, Promises
+from fedloom.core.facts import STEP_PROMISES, Fact, Facts, Promises, unkept_promises
 from fedloom.core.privacy import ClientPrivacy, PlannedRun
 from fedloom.core.settings import check_settings
 from fedloom.core.task import Task
@@ -111,6 +111,8 @@ class ChannelStep:
             needs[Fact.SAME_WEIGHTS] = "compares an update with the last one: leave out one of the two"
         if self.covers_replies:
             needs[Fact.SAME_WEIGHTS] = "adds noise to whole updates: leave out one of the two"
+        if Fact.ADDABLE in unkept_promises(self, STEP_PROMISES):
+            needs[Fact.READABLE] = "codes changes of a model that the server has too: leave out one of the two"
         return needs, breaks
 
     def for_task(self, task: Task) -> Self:

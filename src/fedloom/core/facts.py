@@ -37,6 +37,7 @@ class Fact(Enum):
     FROM_SERVER = "every model comes from the server"
     SAME_MODEL = "all clients get the same model"
     SAME_START = "all clients of a wave start from the same bytes"
+    READABLE = "the server reads every model that clients send"
     PLAIN_MODEL = "one whole model goes down, is trained and comes back, and nothing else is sent or kept"
     SAME_WEIGHTS = "a client trains the same weights in every round"
     # what the server does with it
@@ -54,6 +55,7 @@ class Fact(Enum):
     ALL_ANSWER = "every client that is asked answers"
     KNOWN_UNITS = "what a round draws from is known without clients' data"
     BLIND_DRAW = "who takes part does not depend on clients' data"
+    HIDDEN_DRAWS = "nothing that a run writes depends on who was drawn"
     SINGLE_CLIENTS = "a round selects clients, and not groups of them"
     # what clients do
     OWN_DATA = "every client trains on its own data"
@@ -103,6 +105,7 @@ STEP_PROMISES: Promises = {
 }
 ADVERSARY_PROMISES: Promises = {
     Fact.ONLY_SUMS: (frozenset({"collude", "look_at_replies"}), "looks at single updates: leave out one of the two"),
+    Fact.HIDDEN_DRAWS: (frozenset({"collude", "look_at_replies"}), "looks at single updates"),
     Fact.SAME_START: (frozenset({"poison_message"}), "may send other bytes to each client: leave out one of the two"),
 }
 IMPLIED = {Fact.ONLY_MEANS: Fact.ONLY_SUMS}
@@ -126,6 +129,21 @@ def broken_facts(part: object, promises: Promises | None = None) -> dict[Fact, s
             found.pop(fact, None)
         found |= _of_settings(own.get("breaks", {}), part)
     return found
+
+
+def unkept_promises(part: object, promises: Promises) -> set[Fact]:
+    """The promises about code that the classes of a part do not make, or made before a function was overridden.
+
+    Args:
+        part: Any part of a run.
+        promises: The promises that can be made for this kind of part.
+    """
+    unkept = set[Fact]()
+    for kind in reversed(type(part).__mro__):
+        own = vars(kind)
+        unkept |= {fact for fact, (functions, _) in promises.items() if functions & own.keys()}
+        unkept -= set(_of_settings(own.get("grants", ()), part))
+    return unkept
 
 
 def needed_facts(part: object) -> dict[Fact, str]:

@@ -15,6 +15,7 @@ import numpy as np
 from torch import Tensor, nn
 
 from fedloom.core.arguments import argument_error
+from fedloom.core.baseline import Baseline
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import (
     PREFIX,
@@ -129,6 +130,7 @@ class Task:
         architectures: The models of the clients, where they differ; ``model`` is then the server's.
         architecture: The architecture of ``model``, in the task of clients of one architecture.
         server_model: The server's model, in the task of clients of one architecture.
+        baselines: What its models are held against; the usual ones of its targets if there are none.
     """
 
     name: str
@@ -145,6 +147,7 @@ class Task:
     architectures: Architectures | None = None
     architecture: int = 0
     server_model: nn.Module | None = None
+    baselines: tuple[Baseline, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "model", in_single_precision(self.model, self.name))

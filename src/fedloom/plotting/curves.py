@@ -34,6 +34,7 @@ UNITS = {
     "steps": "local gradient steps so far (all clients)",
     "seconds": "seconds so far (training and evaluation)",
 }
+REFERENCE = "0.35"
 FAR_APART = 20  # when methods' totals differ by more than this factor, the axis is logarithmic
 
 
@@ -59,6 +60,7 @@ class CurvePanel:
     """The lines of one panel, what they show, what their bands mean, and which of ``UNITS`` they run along.
 
     ``unit`` is the label of the other axis, and ``share`` says whether its values are shares, shown in per cent.
+    ``references`` are horizontal lines with their names: what answering without a model gives.
     """
 
     title: str
@@ -67,6 +69,7 @@ class CurvePanel:
     lines: tuple[MethodCurve, ...]
     unit: str = "accuracy (%)"
     share: bool = True
+    references: tuple[tuple[str, float], ...] = ()
 
 
 @with_style
@@ -85,6 +88,11 @@ def _draw_panel(axes: Axes, panel: CurvePanel) -> None:
     logarithmic = bool(totals) and max(totals) > FAR_APART * min(totals)
     for line in panel.lines:
         _draw_line(axes, line, logarithmic, panel.share)
+    for name, value in panel.references:
+        axes.axhline(value, color=REFERENCE, linestyle=(0, (1, 2)), linewidth=1, zorder=1)
+        axes.annotate(
+            name, (0, value), (3, 2), xycoords=("axes fraction", "data"), textcoords="offset points", color=REFERENCE
+        )
     set_heading(axes, panel.title, panel.note)
     axes.set_xlabel(UNITS[panel.axis])
     axes.set_ylabel(panel.unit)

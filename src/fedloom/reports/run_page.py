@@ -20,9 +20,18 @@ from fedloom.reports.left_out_sites import left_out_table
 from fedloom.reports.page import card, config_toml, document, save_page, section
 from fedloom.reports.privacy_table import privacy_table
 from fedloom.reports.stream_table import stream_table
-from fedloom.reports.summary_table import SummaryRow, cell_text, differences, is_apart, summary, verdict
+from fedloom.reports.summary_table import (
+    SummaryRow,
+    baseline_rows,
+    cell_text,
+    differences,
+    is_apart,
+    summary,
+    verdict,
+)
 from fedloom.rounds.score import Score
 from fedloom.runs.folder.run_files import read_notices
+from fedloom.runs.results.baselines import baselines_of_runs
 from fedloom.runs.results.history import History
 from fedloom.runs.results.summaries import Histories, client_count, common_score, join_names
 
@@ -70,7 +79,7 @@ def report_page(histories: Histories, title: str | None = None) -> str:
         *_headline(rows, score),
         *_notices(histories),
         *_verdict(histories),
-        *_table(rows, score),
+        *_table(rows, score, baseline_rows(histories)),
         *stream_table(histories),
         *privacy_table(histories),
         *left_out_table(histories),
@@ -151,7 +160,7 @@ def _number(value: float) -> str:
 
 
 def _verdict(histories: Histories) -> Iterator[str]:
-    if len(histories) > 1:
+    if len(histories) > 1 or baselines_of_runs(histories):
         yield '<h2 id="verdict">Verdict</h2>'
         words = escape(verdict(histories)).replace(" %", "&nbsp;%").replace(" ± ", "&nbsp;±&nbsp;")
         yield f'<p class="verdict">{words}</p>'
@@ -162,11 +171,11 @@ def _verdict(histories: Histories) -> Iterator[str]:
         yield f'<p class="verdict warning">{but}</p>'
 
 
-def _table(rows: Sequence[SummaryRow], score: Score) -> Iterator[str]:
+def _table(rows: Sequence[SummaryRow], score: Score, baselines: Sequence[SummaryRow]) -> Iterator[str]:
     heads = [f"<th>{head}{f'<small>{small}</small>' if small else ''}</th>" for head, small in COLUMNS.items()]
     yield '<h2 id="numbers">Numbers</h2>'
     yield '<div class="wide"><table><thead><tr>' + "".join(heads) + "</tr></thead><tbody>"
-    for row in rows:
+    for row in (*rows, *baselines):
         cells = [str(row["method"]), str(row["seeds"])]
         keys = (f"global_{score.name}", f"client_{score.name}", "worst_decile")
         cells += [cell_text(row, key, score) for key in keys]
@@ -188,7 +197,8 @@ def _table(rows: Sequence[SummaryRow], score: Score) -> Iterator[str]:
         "<em>Client mean</em>: every client's model scored on that client's own test set, each client counting "
         "the same. <em>Worst decile</em>: the worst-off tenth of these clients. <em>Std over clients</em>: how far "
         f"clients lie from each other{points}. <em>MB between</em>: what clients of a chain hand to each other "
-        "without the server; it is not part of up or down. 1 MB = 10⁶ bytes.</p>"
+        "without the server; it is not part of up or down. 1 MB = 10⁶ bytes. <em>baseline</em>: answering without a "
+        "model, fitted on the training samples of all clients, or (<em>own</em>) of each client.</p>"
     )
 
 

@@ -10,13 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.facts import Fact, holds
 from fedloom.registry.kinds import METHODS
 from fedloom.rounds.record_keys import turns_of
 from fedloom.rounds.score import ACCURACY, Score
+from fedloom.runs.results.baseline_verdict import baseline_sentence
+from fedloom.runs.results.baselines import baselines_of_runs
 from fedloom.runs.results.history import History
-from fedloom.runs.results.significance import Race, race
+from fedloom.runs.results.significance import LEAST_SEEDS, Race, race
 from fedloom.runs.results.summaries import (
     Histories,
     client_count,
@@ -72,6 +76,12 @@ def summary(histories: Histories, reach: float | None = None) -> list[SummaryRow
     return [_row(name, runs, score) | _rounds_to_reach(runs, reach) for name, runs in histories.items()]
 
 
+def baseline_rows(histories: Histories) -> list[SummaryRow]:
+    """Rows of the same form for the task's baselines, below those of methods; empty where they were not measured."""
+    score = common_score(histories)
+    return [_row(one.label, one.runs, score) for one in baselines_of_runs(histories)]
+
+
 def _row(name: str, runs: Sequence[History], score: Score) -> SummaryRow:
     method = METHODS.get(str(runs[0].config["method"]["name"]), Algorithm)()  # a user's own method averages
     row: SummaryRow = {"method": name, "seeds": len(runs)}
@@ -112,7 +122,8 @@ def verdict(histories: Histories) -> str:
     finished = [row for row in rows if not row["stopped"]]
     found = [_race_sentence(ranked, rows, histories, test, score) for test, ranked in _races(histories, rows)]
     sentences = [sentence for sentence, _ in found]
-    if not sentences:
+    against, warns = baseline_sentence({str(row["method"]): histories[row["method"]] for row in finished}, score)
+    if not sentences and len(histories) > 1:
         sentences = [
             f"Fewer than two methods ran to their end with a measured {score.title}, so there is nothing to compare."
         ]
@@ -130,7 +141,20 @@ def verdict(histories: Histories) -> str:
         sentences.append(f"Left out because {'it' if len(early) == 1 else 'they'} stopped early: {', '.join(early)}.")
     if len({row["rounds"] for row in finished}) > 1 and not any(row.get("early_stopping") for row in finished):
         sentences.append("The methods ran for different numbers of rounds, so their last values are not comparable.")
-    return " ".join(sentences)
+    # What was not learnt comes first: who leads among methods that lose to a constant is nobody's question.
+    first = [one for one in (against if warns else "", _one_class_sentence(histories)) if one]
+    return " ".join([*first, *sentences, *([against] if against and not warns else [])])
+
+
+def _one_class_sentence(histories: Histories) -> str:
+    """Which methods answer the same class for every test sample, though there are several; empty if none does."""
+    found = []
+    for name, runs in histories.items():
+        counted = [np.array(run.confusion) for run in runs if run.confusion]
+        if counted and all((one.sum(0) > 0).sum() == 1 < (one.sum(1) > 0).sum() for one in counted):
+            found.append(name)
+    verb = "answers" if len(found) == 1 else "answer"
+    return f"{join_names(found)} {verb} one class for every test sample." if found else ""
 
 
 def evidence(histories: Histories) -> list[dict[str, Any]]:
@@ -173,7 +197,7 @@ def _races(histories: Histories, rows: Sequence[SummaryRow]) -> list[tuple[str, 
         ]
         if len(names) > 1:
             scores = {name: values_by_seed(histories[name], _metric(test, score), score.rank) for name in names}
-            found.append((test, race(scores)))
+            found.append((test, race(scores, LEAST_SEEDS)))
     return found
 
 
@@ -192,17 +216,22 @@ def _race_sentence(
     best, away = cell_text(first, key, score), "above" if score.higher_is_better else "below"
     ties = [name for name, row in by_method.items() if row[key] == first[key]]
     if len(ties) > 1:
-        return f"{on} {join_names(ties)} are level at {best}.", True
+        same = all(lead.gap == 0 and lead.low == lead.high == 0 for lead in ranked.leads if lead.rival in ties)
+        equal = " with every seed" if same and first["seeds"] > 1 else ""
+        return f"{on} {join_names(ties)} are level at {best}{equal}.", not equal
     lead = f"{score.gap_text(abs(first[key] - second[key]))} {away} {second['method']}"
-    if any(one.units < 2 for one in ranked.leads):
+    fewest = min(one.units for one in ranked.leads)
+    if fewest < LEAST_SEEDS:
         once = "in this one run" if max(row["seeds"] for row in by_method.values()) == 1 else "in these runs"
-        words = f"{on} {first['method']} is ahead {once} ({best}, {lead}), but one seed does not establish a lead."
+        few = "two seeds do" if fewest == 2 else "one seed does"
+        words = f"{on} {first['method']} is ahead {once} ({best}, {lead}), but {few} not establish a lead."
         return words + (_over_clients(first, second, histories, score) if test == "client" else ""), True
     if ranked.level:
-        apart = join_names(ranked.level)
+        apart, behind = join_names(ranked.level), [one.rival for one in ranked.leads if one.is_established]
+        losers = f" It is better than {join_names(behind)}." if behind else ""
         return (
             f"{on} {first['method']} has the {score.best} mean ({best}, {lead}), but it cannot be told apart from "
-            f"{apart} ({ranked.basis('seeds')}).",
+            f"{apart} ({ranked.basis('seeds')}).{losers}",
             True,
         )
     nearest = min(ranked.leads, key=lambda one: one.gap)

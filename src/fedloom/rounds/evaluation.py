@@ -40,14 +40,31 @@ def is_scored(run: Composition, number: int, over: bool = False) -> bool:
 
 def score_models(run: Composition, engine: Engine, state: RunState) -> tuple[dict[str, float], list[dict[str, Any]]]:
     """Score the models as they stand: named numbers, and a row per scored client."""
-    federation, name = run.task.federation.at(state.round), run.task.objective.score
+    federation = run.task.federation.at(state.round)
     metrics = _score_shared_model(run, engine, state, federation)
     ids, columns, totals = _score_clients(run, engine, state, federation)
     if not ids:
         check_values(run, state.round, metrics.values())
         return metrics, []
-    values, losses = columns["score"] / columns["counts"], columns["loss"] / columns["counts"]
     check_values(run, state.round, metrics.values())
+    named, rows = name_client_scores(run, federation, ids, columns, totals)
+    return metrics | named, rows
+
+
+def name_client_scores(
+    run: Composition, federation: FederationView, ids: Sequence[int], columns: Tensors, totals: Tensors
+) -> tuple[dict[str, float], list[dict[str, Any]]]:
+    """Named numbers over some scored clients, and a row for each of them.
+
+    Args:
+        run: What the run is made of.
+        federation: The data as they stand in the round.
+        ids: The clients.
+        columns: What was measured of each of them (``with_metric_values``).
+        totals: The sums of metrics over all of them.
+    """
+    metrics, name = dict[str, float](), run.task.objective.score
+    values, losses = columns["score"] / columns["counts"], columns["loss"] / columns["counts"]
     validation = _validation_values(run, with_prefix(columns, VALIDATION))
     index, new_clients = torch.tensor(ids), set(run.new_clients)
     sizes = federation.train.sizes[index]
@@ -160,7 +177,7 @@ def _score_shared_model(
     return scored
 
 
-def _scored_clients(run: Composition, federation: FederationView) -> Sequence[int]:
+def scored_clients(run: Composition, federation: FederationView) -> Sequence[int]:
     """The clients whose models are scored: all who can be reached, or the same random ``eval_clients`` every time."""
     ids = run.reachable(range(federation.clients))
     if run.eval_clients is None or run.eval_clients >= len(ids):
@@ -179,7 +196,7 @@ def _score_clients(
     validation parts has the same names behind ``VALIDATION``.
     """
     who, parts, at_once, diverged = [], [], _clients_at_once(run), 0
-    ids, validates = _scored_clients(run, federation), has_validation(federation)
+    ids, validates = scored_clients(run, federation), has_validation(federation)
     totals: Tensors = {}
     for some in (list(ids[start : start + at_once]) for start in range(0, len(ids), at_once)):
         together = run.blocks(some)
@@ -190,7 +207,7 @@ def _score_clients(
         diverged += len(answered) - len(these)
         if these:
             who += these
-            parts.append(_with_values(run, these, columns, totals))
+            parts.append(with_metric_values(run, these, columns, totals))
     if diverged > len(who):
         check_values(run, state.round, [math.inf])
     return who, {name: torch.cat([part[name] for part in parts]) for name in (parts[0] if parts else ())}, totals
@@ -241,7 +258,7 @@ def _clients_at_once(run: Composition) -> int:
     return max(run.scored_together, min(SCORED_AT_ONCE, fit // run.scored_together * run.scored_together))
 
 
-def _with_values(run: Composition, ids: Sequence[int], columns: Tensors, totals: Tensors) -> Tensors:
+def with_metric_values(run: Composition, ids: Sequence[int], columns: Tensors, totals: Tensors) -> Tensors:
     """The columns of some clients with values instead of sums of metrics; the sums are added to ``totals``."""
     if not run.task.metrics:
         return columns

@@ -57,6 +57,8 @@ class History:
         seconds: How long each round took, by its number.
         confusion: How many test samples of each class (rows) clients' models took for which class (columns), all
             clients together; empty if it was not counted.
+        baselines: What answering without a model scores on the same samples: ``{"name", "words", "metrics",
+            "clients"}`` for each baseline of the task; empty if it was not measured.
         rows_of: The weights that a client predicts with, by its number, of a run without a folder.
     """
 
@@ -69,6 +71,7 @@ class History:
     row: Tensor | None = field(default=None, compare=False)
     seconds: dict[int, float] = field(default_factory=dict, compare=False)
     confusion: list[list[int]] = field(default_factory=list)
+    baselines: list[dict[str, Any]] = field(default_factory=list)
     rows_of: Callable[[int], Tensor] | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
@@ -258,4 +261,5 @@ class History:
             row=read_server_state(folder).get("row"),
             seconds=read_seconds(folder),
             confusion=read_result(folder, "confusion.json", manifest) or [],
+            baselines=read_result(folder, "baselines.json", manifest) or [],
         )

@@ -29,6 +29,8 @@ LEVEL = 0.95
 """How sure an established lead is."""
 SURE = (1 + LEVEL) / 2
 """The probability of being better from which on, or up to one minus which, two methods are told apart."""
+LEAST_SEEDS = 3
+"""Fewer seeds than this establish nothing: two differences of one sign say little about the next."""
 ROUNDING = 1e-12
 """Differences below this are rounding errors."""
 
@@ -93,11 +95,12 @@ class Race:
         return f"paired over {count} {unit}, {holm}{100 * LEVEL:.0f} %"
 
 
-def race(scores: Mapping[str, Values]) -> Race:
+def race(scores: Mapping[str, Values], least: int = 2) -> Race:
     """Test the lead of the method with the best mean over each of the others.
 
     Args:
         scores: The score of each method in each unit; at least two methods.
+        least: How many units two methods must share for a lead to be established.
     """
     names = list(scores)
     units = sorted({unit for values in scores.values() for unit in values}, key=repr)
@@ -111,7 +114,8 @@ def race(scores: Mapping[str, Values]) -> Race:
             gap = float(own.mean()) if len(own) else float(np.nanmean(table[leader]) - np.nanmean(table[place]))
             wide = half_width(own, int(pairs[place]))
             low, high = (None, None) if wide is None else (gap - wide, gap + wide)
-            leads.append(Lead(names[place], gap, low, high, float(p[place]), len(own)))
+            sure = float(p[place]) if len(own) >= least else 1.0
+            leads.append(Lead(names[place], gap, low, high, sure, len(own)))
     return Race(names[int(leader)], tuple(leads))
 
 

@@ -165,11 +165,39 @@ def score_panels(axis: str, histories: Histories) -> list[CurvePanel]:
         known = tuple(line for line in curves if line is not None)
         if known:
             note = _band_note(histories, alone, over_clients)
-            panels.append(CurvePanel(title, note, axis, known, score.axis, score.is_share))
+            references = baseline_lines(histories, metric)
+            panels.append(CurvePanel(title, note, axis, known, score.axis, score.is_share, references))
     if not panels:
         what = "Seconds were" if axis == "seconds" else f"{score.heading} was"
         raise FedloomError(f"{what} not recorded in these runs.")
     return panels
+
+
+def runs_with_baselines(histories: Histories) -> list[History]:
+    """The first run of each seed that measured the baselines: all runs of a seed share the task.
+
+    Args:
+        histories: The runs of each method, one per seed.
+    """
+    by_seed: dict[Any, History] = {}
+    for run in (run for runs in histories.values() for run in runs if run.baselines):
+        by_seed.setdefault(run.config.get("seed", 0), run)
+    return list(by_seed.values())
+
+
+def baseline_lines(histories: Histories, metric: str) -> tuple[tuple[str, float], ...]:
+    """The baselines of some runs that have a metric, each with its mean over seeds.
+
+    Args:
+        histories: The runs of each method, one per seed.
+        metric: The full name of the metric.
+    """
+    found: dict[str, list[float]] = {}
+    for run in runs_with_baselines(histories):
+        for one in run.baselines:
+            if metric in one["metrics"]:
+                found.setdefault(str(one["name"]), []).append(float(one["metrics"][metric]))
+    return tuple((name, sum(values) / len(values)) for name, values in found.items())
 
 
 def _method_curve(

@@ -24,6 +24,7 @@ from fedloom.tasks.data_settings import with_changes
 from fedloom.tasks.flows.corpus import Corpus
 from fedloom.tasks.flows.formats.real_corpora import UNKNOWN_OWNER, read_bpmn, read_n8n
 from fedloom.tasks.flows.learning.data_points import FlowInputs
+from fedloom.tasks.flows.learning.flow_counts import FlowCounts
 from fedloom.tasks.flows.learning.flow_deployment import FlowDeployment
 from fedloom.tasks.flows.learning.flow_federation import FlowClasses, Label, federation_of, schema_of
 from fedloom.tasks.flows.learning.flow_model import MODEL, flow_model, fullgn_options
@@ -143,6 +144,7 @@ def task_of_corpus(
         flow_model(schema, len(classes.names), label, model, model_options or {}, seed),
         prepare=inputs,
         fingerprint_tensors=inputs.tensors,
+        baselines=(FlowCounts(table, federation.columns["x"]),),
     )
 
 
