@@ -52,9 +52,11 @@ What = Literal[
     "certificates renewed",
     "request refused",
     "handshakes given up",
+    "connections refused",
 ]
-"""What can be recorded; ``request refused`` is a site's policy against what the server asks, and ``handshakes given
-up`` are connections to the server's port that never showed a certificate."""
+"""What can be recorded; ``request refused`` is a site's policy against what the server asks, ``handshakes given up``
+are connections to the server's port that never showed a certificate, and ``connections refused`` those of an address
+that has too many."""
 
 
 @dataclass(frozen=True)

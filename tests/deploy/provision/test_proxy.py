@@ -22,9 +22,11 @@ from fedloom.deploy.audit_log import read_audit
 from fedloom.deploy.members import Revocation, save_revocations, site_serial
 from fedloom.deploy.operate import handshake_watch
 from fedloom.deploy.operate.programs import is_listening
+from fedloom.deploy.provision.address_limit import load_stream
 from fedloom.deploy.provision.proxy import (
     ACCESS_LOG,
     BURST,
+    CONNECTIONS,
     ERROR_LOG,
     HANDSHAKE,
     PARTS,
@@ -80,7 +82,11 @@ def start_program(words: list[str], port: int, log: Path, host: str = "127.0.0.1
 
 def nginx(folder: Path, port: int, **how):
     return start_program(
-        ["nginx", "-p", str(folder), "-c", "nginx.conf", "-g", "daemon off;"], port, folder / "out.log", **how
+        ["nginx", "-p", str(folder), "-c", "nginx.conf", "-g", "daemon off;"],
+        port,
+        folder / "out.log",
+        cwd=folder,
+        **how,
     )
 
 
@@ -128,7 +134,7 @@ def echo(folder: Path, port: int):
         thread.join()
 
 
-def fill(out: Path, authority: Authority, settings: ServerSettings) -> Path:
+def fill(out: Path, authority: Authority, settings: ServerSettings, stream: str | None = None) -> Path:
     """The parts of the folders that the proxy needs."""
     for name in ("server", "server/proxy", "a"):
         (out / name).mkdir(parents=True)
@@ -136,7 +142,7 @@ def fill(out: Path, authority: Authority, settings: ServerSettings) -> Path:
     authority.certify_server(out / "server", settings.host)
     authority.publish(out / "a")
     authority.certify_site(out / "a", "a")
-    (out / "server/nginx.conf").write_text(nginx_config(settings))
+    (out / "server/nginx.conf").write_text(nginx_config(settings, stream=stream))
     return out
 
 
@@ -173,11 +179,13 @@ class Door:
         return [line for line in log.read_text().splitlines() if path in line][-1]
 
 
-@pytest.fixture(scope="module")
-def door(tmp_path_factory):
-    port, behind = free_port(), free_port()
+@pytest.fixture(scope="module", params=["limited by address", "nginx without its stream module"])
+def door(request, tmp_path_factory):
+    port, behind, stream = free_port(), free_port(), None
+    if request.param == "limited by address" and (stream := load_stream()) is None:
+        pytest.skip("nginx has no stream module: the limit per address is not tried")
     settings = ServerSettings(sites=["a"], port=port, control_port=behind, max_megabytes=0.5)
-    out = fill(tmp_path_factory.mktemp("door") / "D", Authority.new(2), settings)
+    out = fill(tmp_path_factory.mktemp("door") / "D", Authority.new(2), settings, stream)
     with echo(out / "server", behind) as asked, nginx(out / "server", port):
         yield Door(out, port, asked)
 
@@ -264,15 +272,50 @@ def is_open(connection: socket.socket) -> bool:
         return False
 
 
+STRANGER = "127.0.0.2"
+
+
+def begin_handshakes(stack: contextlib.ExitStack, port: int, number: int) -> list[socket.socket]:
+    """Handshakes of a stranger's address that do not end; each in its own time, as nginx may refuse it."""
+    found = []
+    for _ in range(number):
+        one = stack.enter_context(socket.create_connection(("127.0.0.1", port), source_address=(STRANGER, 0)))
+        with contextlib.suppress(OSError):
+            one.sendall(HALF_OPEN)
+        found.append(one)
+    return found
+
+
 @needs_nginx
 def test_a_site_is_served_beside_1500_handshakes_that_never_end(door):
     """Whoever reaches the port can begin one, without a certificate; there were 1,024 connections for everybody."""
     with contextlib.ExitStack() as stack:
-        strangers = [stack.enter_context(socket.create_connection(("127.0.0.1", door.port))) for _ in range(1500)]
-        for one in strangers:
-            one.sendall(HALF_OPEN)
+        strangers = begin_handshakes(stack, door.port, 1500)
         assert door.ask() == (200, b"hi")
-        assert all(is_open(one) for one in strangers)  # it did not wait until the others were given up
+        if "stream {" in (door.out / "server/nginx.conf").read_text():
+            wait_until(lambda: sum(is_open(one) for one in strangers) == CONNECTIONS, "the limit of one site")
+        else:
+            assert all(is_open(one) for one in strangers)  # it did not wait until the others were given up
+
+
+@needs_nginx
+def test_connections_beyond_the_limit_of_an_address_are_refused_at_once_and_counted(tmp_path, monkeypatch):
+    """No handshake is waited for, and those that were accepted may go on."""
+    if (stream := load_stream()) is None:
+        pytest.skip("nginx has no stream module: the limit per address is not tried")
+    monkeypatch.setattr(handshake_watch, "EVERY", 0.0)
+    port, behind, said = free_port(), free_port(), []
+    settings = ServerSettings(sites=["a", "b"], port=port, control_port=behind)
+    out = fill(tmp_path / "D", Authority.new(2), settings, stream)
+    with echo(out / "server", behind) as asked, nginx(out / "server", port), contextlib.ExitStack() as stack:
+        door, watch = Door(out, port, asked), handshake_watch.HandshakeWatch(out / "server", said.append)
+        strangers = begin_handshakes(stack, port, 2 * CONNECTIONS + 150)
+        wait_until(lambda: watch.check() or watch.refused[STRANGER] == 150)
+        assert [is_open(one) for one in strangers] == 2 * CONNECTIONS * [True] + 150 * [False]
+        assert door.ask() == (200, b"hi")
+        assert "from=127.0.0.1 " in door.log_line(WORK)
+    assert said[0].endswith(f"connections from {STRANGER} were refused, since it has too many at once: block that "
+                            "address in the firewall if it is not a site's.")  # fmt: skip
 
 
 @needs_nginx
@@ -290,7 +333,7 @@ def test_handshakes_that_do_not_end_are_given_up_and_counted_by_address(tmp_path
         strangers = [stack.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(25)]
         for one in strangers[::2]:
             one.sendall(HALF_OPEN)  # the others send nothing at all
-        wait_until(lambda: watch.check() or watch.counts["127.0.0.1"] >= 25)
+        wait_until(lambda: watch.check() or watch.given_up["127.0.0.1"] >= 25)
         assert not any(is_open(one) for one in strangers)
         assert Door(out, port, asked).ask() == (200, b"hi")
     assert len(said) == 1
@@ -544,7 +587,7 @@ def test_the_proxy_needs_no_root():
     port, behind = free_port(), free_port()
     settings = ServerSettings(sites=["a"], port=port, control_port=behind)
     with tempfile.TemporaryDirectory() as above:  # others cannot enter pytest's folders
-        out = fill(Path(above) / "D", Authority.new(2), settings)
+        out = fill(Path(above) / "D", Authority.new(2), settings, load_stream())
         for path in [out.parent, out, *out.rglob("*")]:
             shutil.chown(path, "nobody")
         with echo(out / "server", behind) as asked, nginx(out / "server", port, user="nobody", extra_groups=[]):
@@ -570,6 +613,7 @@ def test_every_blank_of_the_proxys_settings_is_filled():
     text = nginx_config(ServerSettings(sites=["a"], port=1234, control_port=5678, max_megabytes=100), "known")
     assert not re.search("@[A-Z_]+@", text)
     assert "listen 127.0.0.1:1234 ssl;" in text
+    assert "stream {" not in text
     assert "server 127.0.0.1:5678;" in text
     assert "client_max_body_size 106m;" in text
     assert f'proxy_set_header {SECRET_HEADER} "known";' in text

@@ -30,12 +30,18 @@ from fedloom.deploy.operate.programs import (
 from fedloom.deploy.operate.reception import open_reception
 from fedloom.deploy.operate.supervise import LinePrinter, keep_running, pid_file, stop_on_sigterm, stop_reason
 from fedloom.deploy.participant_folder import FLOWER, SERVER_FILE, make_private
+from fedloom.deploy.provision.address_limit import SOCKET, load_stream
 from fedloom.deploy.provision.certificates import check_certificates
 from fedloom.deploy.provision.change_files import finish_change
 from fedloom.deploy.provision.proxy import CONFIG as PROXY_FILE
 from fedloom.deploy.provision.proxy import write_proxy_config
 from fedloom.deploy.provision.signature import check_signature
 from fedloom.deploy.settings import ServerSettings, load_server, refuse_other_participant
+
+NO_LIMIT = (
+    "This nginx has no stream module, so it does not limit connections by their address before a TLS handshake: apt "
+    "install libnginx-mod-stream, or let the firewall do it."
+)
 
 
 def run_server(folder: Path, say: LinePrinter) -> None:
@@ -72,6 +78,8 @@ def run_server(folder: Path, say: LinePrinter) -> None:
         if settings.proxy:
             desk.enter_context(open_reception(folder, say))
             programs.append(_start_nginx(folder, settings))
+            if load_stream() is None:
+                say(NO_LIMIT)
         say(f"The server is ready: {admitted} sites may connect to {settings.host}:{settings.port}.")
         restart = [lambda: _restart_superlink(folder), lambda: _start_nginx(folder, load_server(folder))]
 
@@ -120,6 +128,7 @@ def _restart_superlink(folder: Path) -> Program:
 
 def _start_nginx(folder: Path, settings: ServerSettings) -> Program:
     write_proxy_config(folder, settings)  # deploy.toml may have changed
+    (folder / SOCKET).unlink(missing_ok=True)  # of an nginx that was killed
     command = ["nginx", "-p", str(folder.resolve()), "-c", PROXY_FILE, "-g", "daemon off;"]
     program = start_program("nginx", command, folder / "logs" / "nginx.log", os.environ, folder)
     wait_until_ready(

@@ -5,7 +5,8 @@ deployment's authority and passes on only the calls of nodes (Flower's path ``/v
 queries. It adds a secret to each call, without which the SuperLink answers nobody on that port
 (``flower/superlink.py``).
 
-``nginx -p FOLDER -c nginx.conf -g 'daemon off;'`` runs it, as root or not; it writes only below ``FOLDER/proxy``.
+``nginx -p FOLDER -c nginx.conf -g 'daemon off;'``, started in ``FOLDER``, runs it, as root or not; it writes only below
+``FOLDER/proxy``.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from types import MappingProxyType
 
 from fedloom.deploy.members import revocations
 from fedloom.deploy.participant_folder import FLOWER, make_private, read_json
+from fedloom.deploy.provision.address_limit import limit_addresses, listen_behind, load_stream
 from fedloom.deploy.settings import ServerSettings
 from fedloom.files.atomic_write import write_private
 
@@ -47,8 +49,8 @@ OVERHEAD = 1.05
 
 _TEMPLATE = """\
 # Written by fedloom deploy init from deploy.toml.
-# Start it with:  nginx -p THIS_FOLDER -c nginx.conf -g 'daemon off;'
-@USER@worker_processes 1;
+# Start it with:  cd THIS_FOLDER && nginx -p $PWD -c nginx.conf -g 'daemon off;'
+@LOAD_STREAM@@USER@worker_processes 1;
 worker_shutdown_timeout 5s;  # open connections end with the settings that they were opened under
 pid @PID@;
 worker_rlimit_nofile @FILES@;
@@ -57,7 +59,7 @@ error_log @ERROR_LOG@ info;  # it has the addresses whose handshakes do not end
 events {
     worker_connections @ALL_CONNECTIONS@;
 }
-
+@STREAM@
 http {
     server_tokens off;
 
@@ -95,7 +97,7 @@ http {
     }
 
     server {
-        listen @LISTEN@ ssl;
+        listen @LISTEN@;
 
         ssl_certificate server.pem;
         ssl_certificate_key server.key;
@@ -189,7 +191,8 @@ def write_proxy_config(folder: Path, settings: ServerSettings) -> None:
     """Write ``nginx.conf`` with its secrets, so that only its owner can read it."""
     make_private(folder / FOLDER)
     revoked, reception = [one.serial for one in revocations(folder)], read_json(folder / RECEPTION)
-    write_private(folder / CONFIG, nginx_config(settings, proxy_secret(folder), revoked, reception).encode())
+    text = nginx_config(settings, proxy_secret(folder), revoked, reception, load_stream())
+    write_private(folder / CONFIG, text.encode())
 
 
 def _user_line() -> str:
@@ -203,11 +206,17 @@ def _open_files() -> int:
     return 2 * ALL_CONNECTIONS if most == resource.RLIM_INFINITY else min(2 * ALL_CONNECTIONS, most)
 
 
+def connections_of_address(settings: ServerSettings) -> int:
+    """How many connections an address may have: those of all sites, which may share one."""
+    return CONNECTIONS * len(settings.everyone)
+
+
 def nginx_config(
     settings: ServerSettings,
     secret: str = "",
     revoked: Sequence[str] = (),
     reception: Mapping[str, object] = MappingProxyType({}),
+    stream: str | None = None,
 ) -> str:
     """The text of ``nginx.conf``; paths are relative to the server's folder.
 
@@ -215,8 +224,10 @@ def nginx_config(
         secret: What the SuperLink knows the proxy's calls by.
         revoked: The serial numbers of revoked certificates.
         reception: The port and the secret of the server's reception, if it is open.
+        stream: The line that loads nginx's stream module (:func:`load_stream`); None if there is none, and connections
+            are not limited by their address.
     """
-    files = _open_files()
+    files, listen = _open_files(), listen_on(settings.host, settings.port)
     values = {
         "ACCESS_LOG": ACCESS_LOG,
         "ALL_CONNECTIONS": str(files // 2),  # a call that is passed on needs a second one
@@ -228,7 +239,9 @@ def nginx_config(
         "FILES": str(files),
         "FOLDER": FOLDER,
         "HANDSHAKE": str(HANDSHAKE),
-        "LISTEN": listen_on(settings.host, settings.port),
+        "LISTEN": listen_behind(listen, stream is not None),
+        "LOAD_STREAM": stream or "",
+        "STREAM": "" if stream is None else limit_addresses(listen, connections_of_address(settings)),
         "USER": _user_line(),
         "MEGABYTES": str(math.ceil(settings.max_megabytes * OVERHEAD) + 1),
         "PARTS": str(PARTS),
