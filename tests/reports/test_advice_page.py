@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from fedloom.reports.advice_page import advice_figure, write_advice_page
-from fedloom.runs.plans.advise.advice import Advice, Standing
+from fedloom.runs.plans.advise.advice import Advice, Cost, Standing
 from support.advices import PICK, example_advice
 
 
@@ -36,3 +36,19 @@ def test_the_figure_shows_losses_as_losses(advice: Advice) -> None:
     lossy = replace(advice, score="loss", higher_is_better=False, is_share=False, groups=groups)
     axes = advice_figure(lossy).axes[0]
     assert axes.lines[0].get_xdata()[0] == 1.25
+
+
+def test_an_advice_that_beats_no_baseline_says_so_first() -> None:
+    base, advice = Standing("baseline: majority", 0.9, 0.91, 0.01, 3), example_advice()
+    lost = replace(
+        advice,
+        groups=tuple(replace(pick, baseline=base, over_baseline=0.4) for pick in advice.groups),
+        overall=replace(advice.overall, baseline=base, over_baseline=0.4),
+        costs={**advice.costs, base.candidate: Cost(0, 0, 0)},
+        baselines={base.candidate: "always answering '1'"},
+    )
+    assert str(lost).startswith("No method is better than always answering '1' (91.0 ± 1.0 %).")
+    assert "baseline: majority" in str(lost)
+    some = replace(lost, overall=replace(lost.overall, over_baseline=0.99))
+    assert str(some).startswith("No method is better than the baseline for these clients: small and big.")
+    assert str(advice).startswith("Advice for")

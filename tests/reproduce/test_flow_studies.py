@@ -39,7 +39,7 @@ def test_a_value_is_the_mean_of_a_group_over_the_last_five_rounds():
     values = by_group({"m": [history(curve, curve[::-1])]})
     assert values["m"]["small"] == [pytest.approx(0.4)]
     assert values["m"]["big"] == [pytest.approx(0.2)]
-    assert group_table("t", values).rows == (("m", "40.0", "40.0", "20.0"),)
+    assert group_table("t", values, {}).rows == (("m", "40.0", "40.0", "20.0"),)
 
 
 def test_claims_about_rounds_are_tested_round_by_round():

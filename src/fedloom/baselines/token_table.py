@@ -51,11 +51,25 @@ class MostFrequentTag:
         if not len(tags) and pooled is not None:
             return pooled
         classes, words = task.federation.classes, int(columns["x"].max()) + 1
-        prior = (torch.bincount(tags, minlength=classes).double() + 1) / (len(tags) + classes)
-        table = torch.bincount(tokens * classes + tags, minlength=words * classes).view(words, classes).double()
-        table = torch.cat([table, torch.zeros(1, classes, dtype=torch.float64)]) + PRIOR * prior
-        table = (table / table.sum(1, keepdim=True)).log().float()
+        table = share_table(tokens, tags, words + 1, classes)
         return TokenAnswer(task, table, "always answering the most frequent tag of each token")
+
+
+def share_table(tokens: Tensor, classes_of: Tensor, words: int, classes: int, prior: Tensor | None = None) -> Tensor:
+    """The logarithm of each class's share among the samples of each token, tokens × classes.
+
+    Args:
+        tokens: The token of each sample.
+        classes_of: The class of each sample.
+        words: How many tokens there are.
+        classes: How many classes there are.
+        prior: The shares that count where a token has few samples, by default those of all samples together.
+    """
+    if prior is None:
+        prior = (torch.bincount(classes_of, minlength=classes).double() + 1) / (len(classes_of) + classes)
+    counts = torch.bincount(tokens * classes + classes_of, minlength=words * classes).view(words, classes).double()
+    table = counts + PRIOR * prior
+    return (table / table.sum(1, keepdim=True)).log().float()
 
 
 def has_tokens(task: Task) -> bool:

@@ -203,6 +203,8 @@ def fail_if_stopped(reasons: Mapping[str, str | None]) -> None:
 
 
 def _result(history: History, folder: Path) -> dict[str, Any]:
+    from fedloom.reports.summary_table import baseline_rows, verdict
+
     return {
         "folder": str(folder),
         "method": history.config["method"],
@@ -212,6 +214,8 @@ def _result(history: History, folder: Path) -> dict[str, Any]:
         "bytes_down": history.total("bytes_down"),
         "bytes_between": history.total("bytes_between"),
         "steps": history.total("steps"),
+        "baselines": baseline_rows({history.label: [history]}),
+        "verdict": verdict({history.label: [history]}),
         "stopped": history.stopped,
         "left_out": sum(len(record.get("excluded", ())) for record in history.records),
     }
@@ -221,7 +225,7 @@ def _print(history: History, folder: Path) -> None:
     from rich.table import Table
 
     from fedloom.cli.terminal.console import printer
-    from fedloom.runs.results.baseline_verdict import baseline_sentence
+    from fedloom.reports.summary_table import verdict
     from fedloom.runs.results.summaries import BYTES
 
     table = Table(title=f"{history.label} after round {history.records[-1]['round'] if history.records else 0}")
@@ -238,8 +242,8 @@ def _print(history: History, folder: Path) -> None:
     if left_out:
         names = ", ".join(dict.fromkeys(left_out))
         console.print(f"Left out: {len(left_out)} replies of {names}; metrics.jsonl has the reasons", soft_wrap=True)
-    against = baseline_sentence({history.label: [history]}, history.score)[0]
-    if against:
-        console.print(against, soft_wrap=not console.is_terminal)
+    words = verdict({history.label: [history]})
+    if words:
+        console.print(words, soft_wrap=not console.is_terminal)
     if (folder / "report.html").exists():
         console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)

@@ -89,7 +89,18 @@ def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) 
     page = write_sweep_page(swept, folder)
     if as_json:
         how = {"chosen_by": swept.chosen_by, "metrics": swept.metrics, "set_aside": swept.set_aside}
-        say(json.dumps({"folder": str(folder), **how, "combinations": rows, "verdict": swept.verdict, **notes_entry()}))
+        say(
+            json.dumps(
+                {
+                    "folder": str(folder),
+                    **how,
+                    "combinations": rows,
+                    "baselines": swept.baselines,
+                    "verdict": swept.verdict,
+                    **notes_entry(),
+                }
+            )
+        )
     else:
         print_sweep(swept, rows)
         say(f"Report: {page}")
@@ -102,7 +113,7 @@ def print_sweep(swept: Sweep, rows: list[dict[str, Any]]) -> None:
 
     from fedloom.cli.terminal.console import printer
     from fedloom.runs.plans.grid import short_keys
-    from fedloom.runs.plans.sweep_table import MARKS, value_text
+    from fedloom.runs.plans.sweep_table import MARKS, setting_cells, value_text
 
     table = Table(caption="mean ± standard deviation over seeds" if rows[0]["seeds"] > 1 else "one seed: no spread")
     for heading in short_keys(swept.grid).values():
@@ -111,9 +122,9 @@ def print_sweep(swept: Sweep, rows: list[dict[str, Any]]) -> None:
     for heading in (*(_heading(metric) for metric in shown), "MB\nsent", "local\nsteps"):
         table.add_column(heading, justify="right")
     table.add_column("")
-    for row in rows:
+    for row in (*rows, *swept.baselines):
         table.add_row(
-            *map(str, row["settings"].values()),
+            *setting_cells(swept.grid, row),
             *(value_text(row, metric) for metric in shown),
             f"{row['megabytes_sent']:,.1f}",
             f"{row['steps']:,.0f}",

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from fedloom.plotting.style import (
     LINE,
+    MUTED,
     colour,
     dash,
     name_ends,
@@ -34,7 +35,9 @@ UNITS = {
     "steps": "local gradient steps so far (all clients)",
     "seconds": "seconds so far (training and evaluation)",
 }
-REFERENCE = "0.35"
+REFERENCE_PLACES = (1.0, 0.64, 0.28)
+"""Where the names of references end, as shares of the width. On the right, curves have left them behind; two names that
+are close do not hide each other."""
 FAR_APART = 20  # when methods' totals differ by more than this factor, the axis is logarithmic
 
 
@@ -88,10 +91,18 @@ def _draw_panel(axes: Axes, panel: CurvePanel) -> None:
     logarithmic = bool(totals) and max(totals) > FAR_APART * min(totals)
     for line in panel.lines:
         _draw_line(axes, line, logarithmic, panel.share)
-    for name, value in panel.references:
-        axes.axhline(value, color=REFERENCE, linestyle=(0, (1, 2)), linewidth=1, zorder=1)
+    for place, (name, value) in enumerate(panel.references):
+        axes.axhline(value, color=MUTED, linestyle=(0, (1, 2)), linewidth=1, zorder=1)
+        end = REFERENCE_PLACES[place % len(REFERENCE_PLACES)]
         axes.annotate(
-            name, (0, value), (3, 2), xycoords=("axes fraction", "data"), textcoords="offset points", color=REFERENCE
+            name,
+            (end, value),
+            (-3, 2),
+            xycoords=("axes fraction", "data"),
+            textcoords="offset points",
+            color=MUTED,
+            fontsize=8,
+            ha="right",
         )
     set_heading(axes, panel.title, panel.note)
     axes.set_xlabel(UNITS[panel.axis])

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fedloom.plotting.style import (
     BLUE,
+    GREEN,
     INK,
     MUTED,
     ORANGE,
@@ -23,10 +24,12 @@ from fedloom.reports.page import card, document, save_page, section
 from fedloom.runs.plans.advise.advice import Advice, Pick, Standing
 from fedloom.runs.plans.advise.text import (
     ROLES,
+    against_baseline_text,
     bytes_text,
     caveats,
     score_text,
     sure_text,
+    sureness,
     title,
     tournament_sentences,
     whom,
@@ -36,7 +39,7 @@ from fedloom.runs.plans.advise.text import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-COLOURS = {"use": BLUE, "runner_up": ORANGE, "local": MUTED}
+COLOURS = {"use": BLUE, "runner_up": ORANGE, "local": MUTED, "baseline": GREEN}
 
 
 @with_style
@@ -65,7 +68,9 @@ def advice_figure(advice: Advice) -> Figure:
         show_percent(axes.xaxis)
     axes.set_xlabel(f"{score.title} on the clients' test parts{' (%)' if score.is_share else ''}")
     set_heading(
-        axes, "What to use, by client size", "blue: use; orange: runner-up; grey: alone; bar: ± 1 std over seeds"
+        axes,
+        "What to use, by client size",
+        "blue: use; orange: runner-up; grey: alone; green: baseline; bar: ± 1 std over seeds",
     )
     return figure
 
@@ -81,6 +86,9 @@ def write_advice_page(advice: Advice, path: Path) -> Path:
 
 
 def _body(advice: Advice) -> Iterator[str]:
+    against = against_baseline_text(advice)
+    if against:
+        yield f'<p class="verdict warning">{escape(against)}</p>'
     yield f'<p class="lead">{escape(title(advice))}</p><div class="cards">'
     for pick in (*advice.groups, advice.overall):
         yield card(
@@ -111,7 +119,7 @@ def _body(advice: Advice) -> Iterator[str]:
 def _line(advice: Advice, pick: Pick, name: str, standing: Standing) -> str:
     price = advice.costs[standing.candidate]
     valid = advice.task_score.text(advice.task_score.rank(standing.valid))
-    sure = {"runner-up": pick.over_runner_up, "alone": pick.over_local}.get(name)
+    sure = sureness(pick).get(name)
     cells = [pick.group, name, standing.candidate, score_text(standing, advice.task_score), valid]
     cells += ["" if sure is None else sure_text(sure)]
     cells += [bytes_text(number) for number in (price.bytes_up, price.bytes_down, price.bytes_between)]

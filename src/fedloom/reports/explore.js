@@ -66,21 +66,58 @@
       series.push({ stroke: "transparent", spanGaps: true, points: { show: false } });
       bands.push({ series: [3 * i + 3, 3 * i + 2], fill: `${method.colour}26` });
     });
+    // A reference is drawn by hand over the whole width; its series only widens the range of values.
+    metric.references.forEach(({ value }) => {
+      series.push({ stroke: "transparent", points: { show: false } });
+      joined.push(joined[0].map(() => value));
+    });
+    const methods = 3 * found.length;
     plot = new uPlot({
       width: by("chart").clientWidth,
       height: Math.max(280, Math.min(440, by("chart").clientWidth * 0.55)),
       legend: { show: false },
-      cursor: { drag: { x: true, y: false }, points: { show: (u, i) => (i % 3 === 1 ? undefined : element("div")) } },
+      cursor: { drag: { x: true, y: false }, points: { show: (u, i) => (i <= methods && i % 3 === 1 ? undefined : element("div")) } },
       scales: { x: { time: false, distr: logarithmic ? 3 : 1 }, y: { range: valueRange(metric.share) } },
       axes: [
         { ...axisStyle(), label: axis.title + (logarithmic ? ", log scale" : ""), ...(axis.whole ? { incrs: WHOLE } : {}) },
         { ...axisStyle(), size: 60, label: metric.unit, values: valueTicks(metric.share) },
       ],
       series, bands,
-      hooks: { setCursor: [(u) => readout(u, found, metric, axis)] },
+      hooks: { setCursor: [(u) => readout(u, found, metric, axis)], draw: [(u) => drawReferences(u, metric.references)] },
     }, joined, by("chart"));
     const seeds = Math.max(...found.map(({ method }) => method.seeds));
     by("chart-note").textContent = `${seeds > 1 ? `Mean of up to ${seeds} seeds; band: ± 1 standard deviation over seeds.` : "One seed per method."} Drag to zoom, double-click for the whole range.`;
+  };
+
+  // Dotted lines of what answering without a model gives. Their names stand at the
+  // right end, where curves have left them behind; names that would meet stand beside each other.
+  const drawReferences = (u, references) => {
+    const pen = u.ctx, ratio = devicePixelRatio || 1, { left, top, width, height } = u.bbox, named = [];
+    pen.save();
+    pen.font = `${12 * ratio}px system-ui, sans-serif`;
+    pen.textAlign = "right";
+    pen.textBaseline = "alphabetic";
+    for (const { name, value } of references) {
+      const y = u.valToPos(value, "y", true);
+      if (y < top || y > top + height) continue;
+      pen.strokeStyle = css("--muted");
+      pen.lineWidth = ratio;
+      pen.setLineDash([2 * ratio, 4 * ratio]);
+      pen.beginPath();
+      pen.moveTo(left, y);
+      pen.lineTo(left + width, y);
+      pen.stroke();
+      const near = named.filter((other) => Math.abs(other.y - y) < 16 * ratio);
+      const x = Math.min(left + width - 6 * ratio, ...near.map((other) => other.start - 14 * ratio));
+      named.push({ y, start: x - pen.measureText(name).width });
+      pen.setLineDash([]);
+      pen.lineWidth = 4 * ratio;
+      pen.strokeStyle = css("--paper"); // a name stays readable where a curve passes
+      pen.strokeText(name, x, y - 5 * ratio);
+      pen.fillStyle = css("--muted");
+      pen.fillText(name, x, y - 5 * ratio);
+    }
+    pen.restore();
   };
 
   const readout = (u, found, metric, axis) => {

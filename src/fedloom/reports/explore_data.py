@@ -14,7 +14,15 @@ from fedloom.plotting.style import DASHES, PALETTE
 from fedloom.reports.page import script_json
 from fedloom.rounds.score import Score, scores_of
 from fedloom.runs.results.history import History
-from fedloom.runs.results.summaries import AXES, Histories, common_score, curve, is_finite, progress
+from fedloom.runs.results.summaries import (
+    AXES,
+    Histories,
+    baseline_lines,
+    common_score,
+    curve,
+    is_finite,
+    progress,
+)
 
 MOST_CLIENTS = 2000
 """Clients of a seed in the table, at most."""
@@ -42,6 +50,9 @@ def explore_data(histories: Histories) -> dict[str, Any]:
             "title": title,
             "share": share,
             "unit": unit,
+            "references": [
+                {"name": name, "value": _number(value)} for name, value in baseline_lines(histories, metric)
+            ],
             "lines": [
                 None
                 if line is None

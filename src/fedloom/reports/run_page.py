@@ -31,7 +31,6 @@ from fedloom.reports.summary_table import (
 )
 from fedloom.rounds.score import Score
 from fedloom.runs.folder.run_files import read_notices
-from fedloom.runs.results.baselines import baselines_of_runs
 from fedloom.runs.results.history import History
 from fedloom.runs.results.summaries import Histories, client_count, common_score, join_names
 
@@ -160,7 +159,7 @@ def _number(value: float) -> str:
 
 
 def _verdict(histories: Histories) -> Iterator[str]:
-    if len(histories) > 1 or baselines_of_runs(histories):
+    if verdict(histories):
         yield '<h2 id="verdict">Verdict</h2>'
         words = escape(verdict(histories)).replace(" %", "&nbsp;%").replace(" ± ", "&nbsp;±&nbsp;")
         yield f'<p class="verdict">{words}</p>'

@@ -10,7 +10,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.reports.page import card, config_toml, document, save_page, section
 from fedloom.runs.plans.grid import short_keys
 from fedloom.runs.plans.sweep import Sweep
-from fedloom.runs.plans.sweep_table import MARKS, SweepRow, value_text
+from fedloom.runs.plans.sweep_table import MARKS, SweepRow, setting_cells, value_text
 from fedloom.runs.results.summaries import join_names
 
 
@@ -45,8 +45,8 @@ def _body(sweep: Sweep, rows: Sequence[SweepRow]) -> Iterator[str]:
     yield '<h2 id="numbers">Numbers</h2><div class="wide"><table><thead><tr>'
     heads = ["", *short_keys(sweep.grid).values(), *shown, "MB sent", "Local steps"]
     yield "".join(f"<th>{escape(head)}</th>" for head in heads) + "</tr></thead><tbody>"
-    for row in rows:
-        cells: list[str] = [MARKS[row["mark"]], *map(str, row["settings"].values())]
+    for row in (*rows, *sweep.baselines):
+        cells: list[str] = [MARKS[row["mark"]], *setting_cells(sweep.grid, row)]
         cells += [value_text(row, metric) for metric in shown]
         cells += [f"{row['megabytes_sent']:,.2f}", f"{row['steps']:,.0f}"]
         yield "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in cells) + "</tr>"

@@ -96,7 +96,7 @@ def _kind(request: StudyRequest) -> StudyOutcome:
         *(_near_best_finding(values, group) for group in GROUPS),
     ]
     title = "Kinds of the next action, by client size"
-    return _outcome("flows-kind", title, request, [group_table("accuracy (%)", values)], found, values)
+    return _outcome("flows-kind", title, request, [group_table("accuracy (%)", values, runs)], found, values)
 
 
 def _worst_finding(values: Values, group: str, name: str) -> StudyFinding:
@@ -152,7 +152,8 @@ def _finetune_members(request: StudyRequest) -> list[Member]:
 
 
 def _finetune(request: StudyRequest) -> StudyOutcome:
-    values = by_group(request.run(_finetune_members(request)))
+    runs = request.run(_finetune_members(request))
+    values = by_group(runs)
     found = [above_finding(values, "small", f"{name}+FT", name) for name in ("FedAvg", "FedRep", "FedBABU", "Dual")]
     for group in ("intermediate", "big"):
         for name in ("LG-FedAvg", "Dual"):
@@ -163,7 +164,7 @@ def _finetune(request: StudyRequest) -> StudyOutcome:
     found.append(above_finding(values, "intermediate", "FedAvg+FT", "LG-FedAvg+FT"))
     found.append(above_finding(values, "big", "LG-FedAvg+FT", "FedAvg+FT"))
     title = "Kinds, with one epoch of fine-tuning before clients are scored"
-    return _outcome("flows-finetune", title, request, [group_table("accuracy (%)", values)], found, values)
+    return _outcome("flows-finetune", title, request, [group_table("accuracy (%)", values, runs)], found, values)
 
 
 # -- E3: subkinds
@@ -178,7 +179,8 @@ def _subkind_members(request: StudyRequest) -> list[Member]:
 
 
 def _subkind(request: StudyRequest) -> StudyOutcome:
-    values = by_group(request.run(_subkind_members(request)))
+    runs = request.run(_subkind_members(request))
+    values = by_group(runs)
     found = [
         *(above_finding(values, "small", "Dual", worse, 0.08) for worse in ("LG-FedAvg", "FedRep", "Local")),
         above_finding(values, "small", "Dual", "Central", NEAR),
@@ -190,7 +192,7 @@ def _subkind(request: StudyRequest) -> StudyOutcome:
         above_finding(values, "big", "FedRep", "FedAvg"),
     ]
     title = "Subkinds of the next action, by client size"
-    return _outcome("flows-subkind", title, request, [group_table("accuracy (%)", values)], found, values)
+    return _outcome("flows-subkind", title, request, [group_table("accuracy (%)", values, runs)], found, values)
 
 
 # -- E4: an action that some clients never trained on
@@ -241,7 +243,8 @@ def _epoch_members(request: StudyRequest) -> list[Member]:
 
 
 def _epochs(request: StudyRequest) -> StudyOutcome:
-    values = by_group(request.run(_epoch_members(request)))
+    runs = request.run(_epoch_members(request))
+    values = by_group(runs)
     found = [
         above_finding(values, "small", "LG-FedAvg E=5", "LG-FedAvg"),
         above_finding(values, "small", "Dual", "Dual E=5"),
@@ -249,7 +252,7 @@ def _epochs(request: StudyRequest) -> StudyOutcome:
         *(above_finding(values, "big", f"{name} E=5", name, NEAR) for name in ("LG-FedAvg", "Dual")),
     ]
     title = "Five local epochs instead of one"
-    return _outcome("flows-epochs", title, request, [group_table("accuracy (%)", values)], found, values)
+    return _outcome("flows-epochs", title, request, [group_table("accuracy (%)", values, runs)], found, values)
 
 
 def _rates(request: StudyRequest) -> list[float]:
@@ -276,7 +279,9 @@ def _lr(request: StudyRequest) -> StudyOutcome:
     found.append(
         ahead_finding("small: the large rate hurts Dual more than FedAvg.", "gap", gaps["Dual"], gaps["FedAvg"])
     )
-    return _outcome("flows-lr", "Four learning rates", request, [group_table("accuracy (%)", values)], found, values)
+    return _outcome(
+        "flows-lr", "Four learning rates", request, [group_table("accuracy (%)", values, runs)], found, values
+    )
 
 
 def _study(

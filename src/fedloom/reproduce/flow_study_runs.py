@@ -18,6 +18,7 @@ from fedloom.config.method_spec import with_method
 from fedloom.core.errors import FedloomError
 from fedloom.reproduce.study import StudyFinding, StudyTable, ahead_finding, mean_text
 from fedloom.runs.plans.plan import Member, folder_name
+from fedloom.runs.results.baselines import baselines_of_runs
 from fedloom.runs.results.history import History
 from fedloom.tasks.flows.synthetic.client_sizes import thresholds
 from fedloom.tasks.task import task as make
@@ -173,9 +174,11 @@ def share_of_rounds_above(one: History, other: History, group: str) -> float:
     return sum(first > second for first, second in pairs) / len(pairs)
 
 
-def group_table(title: str, values: Values) -> StudyTable:
-    """Accuracies in points: a row per run, a column per size group."""
-    rows = tuple((label, *(mean_text(groups[group]) for group in GROUPS)) for label, groups in values.items())
+def group_table(title: str, values: Values, runs: Mapping[str, Sequence[History]]) -> StudyTable:
+    """Accuracies in points: a row per run and per baseline of their task, a column per size group."""
+    baselines = by_group({one.label: one.runs for one in baselines_of_runs(runs)})
+    shown = {**values, **baselines}
+    rows = tuple((label, *(mean_text(groups[group]) for group in GROUPS)) for label, groups in shown.items())
     return StudyTable(title, ("method", *GROUPS), rows)
 
 

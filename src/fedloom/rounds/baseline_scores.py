@@ -53,8 +53,16 @@ def score_baselines(run: Composition, engine: Engine, round_number: int) -> list
         engine: Where the clients' jobs run.
         round_number: The round whose data count: they may change over time.
     """
-    if not isinstance(engine, LocalEngine):
-        return []
+    return score_pooled_and_own(run, round_number) if isinstance(engine, LocalEngine) else []
+
+
+def score_pooled_and_own(run: Composition, round_number: int) -> list[dict[str, Any]]:
+    """The same where the samples are known to be here.
+
+    Args:
+        run: What the run is made of.
+        round_number: The round whose data count.
+    """
     task = run.task.at(round_number)
     training = _training_samples(run, round_number)
     pool = torch.cat([samples for samples in training if len(samples)] or [torch.zeros(0, dtype=torch.int64)])

@@ -11,6 +11,8 @@ from typing import ClassVar
 
 from torch import nn
 
+from fedloom.baselines.last_token import LastToken
+from fedloom.core.baseline import Baseline
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
@@ -36,6 +38,7 @@ class DatasetBuilder:
     local: LocalWork
     model: str | None = None
     deployment: TaskDeployment = DEPLOYMENT
+    baselines: tuple[Baseline, ...] = ()
     standalone_model: ClassVar[None] = None
 
     @property
@@ -91,6 +94,7 @@ class DatasetBuilder:
             made_from=settings.section(federation.clients),
             python_objects=settings.python_objects,
             architectures=architectures,
+            baselines=self.baselines,
         )
         return fit_inputs(task)
 
@@ -105,5 +109,7 @@ CIFAR100 = DatasetBuilder("cifar100", LocalWork(lr=0.01, batch_size=64, weight_d
 GTSRB = DatasetBuilder("gtsrb", LocalWork(lr=0.02, batch_size=32))
 HAR = DatasetBuilder("har", LocalWork(lr=0.02, batch_size=32))
 HAR_COLUMNS = DatasetBuilder("har-columns", LocalWork(lr=0.02, batch_size=32))
-SHAKESPEARE = DatasetBuilder("shakespeare", LocalWork(lr=1.0, batch_size=100, weight_decay=1e-4))
+SHAKESPEARE = DatasetBuilder(
+    "shakespeare", LocalWork(lr=1.0, batch_size=100, weight_decay=1e-4), baselines=(LastToken(),)
+)
 STACKEXCHANGE = DatasetBuilder("stackexchange", LocalWork(lr=0.316, batch_size=16))

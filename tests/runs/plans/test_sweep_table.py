@@ -9,7 +9,7 @@ import pytest
 
 from fedloom.core.errors import FedloomError
 from fedloom.runs.plans.sweep import Sweep
-from fedloom.runs.plans.sweep_table import best_row, sweep_verdict
+from fedloom.runs.plans.sweep_table import best_row, setting_cells, sweep_verdict
 from fedloom.runs.results.summaries import CLIENTS
 from support.sweeps import VALIDATION, finished_sweep
 
@@ -88,3 +88,28 @@ def test_a_stopped_combination_is_never_best() -> None:
         best_row(sweep.rows)
     with pytest.raises(FedloomError, match="No combination"):
         sweep.plot()
+
+
+def sweep_beside_baseline(value: float) -> Sweep:
+    swept = finished_sweep({"local.lr": [0.1, 0.2]}, [[0.5, 0.52, 0.51], [0.4, 0.41, 0.45]])
+    metrics = {CLIENTS: value, VALIDATION: value}
+    for runs in swept.runs.values():
+        for seed, run in enumerate(runs):
+            run.config |= {"seed": seed}
+            run.baselines = [{"name": "majority", "words": "guessing", "metrics": metrics, "clients": []}]
+    return swept
+
+
+def test_baselines_are_rows_and_come_first_if_no_combination_is_better() -> None:
+    swept = sweep_beside_baseline(0.6)
+    (row,) = swept.baselines
+    assert (row["label"], row["means"][CLIENTS], row["mark"]) == ("baseline: majority", pytest.approx(0.6), "baseline")
+    assert setting_cells(swept.grid, row) == ["baseline: majority"]
+    assert swept.verdict.startswith("lr=0.1 (51.0 %) is not better than guessing (60.0 %)")
+    assert replace(swept, grid={"task.alpha": [0.1]}).baselines == []
+
+
+def test_a_sweep_that_learnt_something_says_the_baseline_last() -> None:
+    verdict = sweep_beside_baseline(0.1).verdict
+    assert verdict.startswith("Best by")
+    assert verdict.endswith("For comparison: guessing (10.0 %).")

@@ -37,7 +37,13 @@ from fedloom.runs.plans.plan import (
     seeds_of,
     write_plan,
 )
-from fedloom.runs.plans.sweep_table import best_row, sweep_figure, sweep_rows, sweep_verdict
+from fedloom.runs.plans.sweep_table import (
+    best_row,
+    sweep_baseline_rows,
+    sweep_figure,
+    sweep_rows,
+    sweep_verdict,
+)
 from fedloom.runs.results.baseline_verdict import baseline_sentence
 from fedloom.runs.results.history import History
 from fedloom.runs.run import method_section, warn_if_stopped
@@ -85,6 +91,17 @@ class Sweep:
     def rows(self) -> list[dict[str, Any]]:
         """One row per combination, the best first: ``settings``, each metric's mean and std over seeds, the costs."""
         return sweep_rows(self.settings, self.runs, self.chosen_by, self.metrics)
+
+    @property
+    def shares_task(self) -> bool:
+        """Whether all combinations have the same task, and so the same baselines."""
+        return not any(key.split(".")[0] == "task" for key in self.grid)
+
+    @property
+    def baselines(self) -> list[dict[str, Any]]:
+        """Rows of the same form for what answering without a model scores; none if the grid changes the task."""
+        names = list(dict.fromkeys((self.chosen_by, *self.metrics)))
+        return sweep_baseline_rows(self.runs, names) if self.shares_task else []
 
     @property
     def verdict(self) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fedloom.core.errors import FedloomError
 from fedloom.plotting.grid import GridMetric, GridPoint, grid_figure, is_number
 from fedloom.rounds.score import is_share, lower_is_better, scores_of
+from fedloom.runs.results.baselines import baselines_of_runs
 from fedloom.runs.results.history import History
 from fedloom.runs.results.significance import race
 from fedloom.runs.results.summaries import join_names, last_value, over_seeds, stop_reason, traffic, values_by_seed
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 SweepRow = dict[str, Any]
 
-MARKS = {"best": "best", "level": "≈ best", "": "", "left out": "left out"}
+MARKS = {"best": "best", "level": "≈ best", "": "", "left out": "left out", "baseline": ""}
 """The values of a row's ``mark``, and how a table shows them."""
 
 
@@ -84,6 +85,21 @@ def _row(label: str, settings: Mapping[str, Any], runs: Sequence[History], metri
     }
 
 
+def sweep_baseline_rows(runs: Mapping[str, Sequence[History]], metrics: Sequence[str]) -> list[SweepRow]:
+    """Rows of the same form for the task's baselines, which have no settings.
+
+    Args:
+        runs: The histories of combinations that share one task.
+        metrics: The metrics of a row.
+    """
+    rows = [_row(one.label, {}, one.runs, metrics) | {"mark": "baseline"} for one in baselines_of_runs(runs)]
+    known = next((scores_of(run.config) for some in runs.values() for run in some), [])
+    for row in rows:
+        row["lower_is_better"] = {name: lower_is_better(name, known) for name in metrics}
+        row["in_percent"] = {name: is_share(name, known) for name in metrics}
+    return rows
+
+
 def best_row(rows: Sequence[SweepRow]) -> SweepRow:
     """The best of the rows that ``sweep_rows`` returned."""
     if rows[0]["mark"] != "best":
@@ -91,6 +107,18 @@ def best_row(rows: Sequence[SweepRow]) -> SweepRow:
             "No combination of this sweep ran to its end with a measured score; its rows say why each stopped."
         )
     return rows[0]
+
+
+def setting_cells(grid: Mapping[str, Sequence[Any]], row: SweepRow) -> list[str]:
+    """The settings of a row as cells of a table; a baseline has its name in the first.
+
+    Args:
+        grid: The values of each key.
+        row: The row of a combination or of a baseline.
+    """
+    if row["mark"] == "baseline":
+        return [row["label"], *[""] * (len(grid) - 1)]
+    return list(map(str, row["settings"].values()))
 
 
 def value_text(row: SweepRow, metric: str) -> str:

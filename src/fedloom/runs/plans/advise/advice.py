@@ -9,7 +9,7 @@ cheaper one is taken. With one seed nothing is told apart.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -80,6 +80,32 @@ class Pick:
     clients: int
     sizes: tuple[int, int]
     """The fewest and the most training samples of the group's clients."""
+    baseline: Standing | None = None
+    """The strongest baseline of the task on the group's validation data."""
+    over_baseline: float | None = None
+    """The probability, on test data, that ``use`` is better than it; None with a single seed."""
+
+    @property
+    def beats_baseline(self) -> bool:
+        """Whether ``use`` is better than the baseline, as far as the seeds say."""
+        if self.baseline is None:
+            return True
+        return self.use.test > self.baseline.test if self.over_baseline is None else self.over_baseline >= SURE
+
+
+@dataclass(frozen=True)
+class BaselineOutcomes:
+    """What a baseline scored with each seed.
+
+    Args:
+        words: What it does, behind "better than".
+        valid: Its scores on validation data.
+        test: Its scores on test data.
+    """
+
+    words: str
+    valid: list[Outcome]
+    test: list[Outcome]
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,6 +128,7 @@ class Advice:
         minutes: The time that was given.
         seconds: The time that was taken.
         folder: The folder of the advice; None if it stayed in memory.
+        baselines: What each baseline does, behind "better than", by its name.
     """
 
     task: str
@@ -119,6 +146,7 @@ class Advice:
     folder: Path | None = None
     higher_is_better: bool = True
     is_share: bool = True
+    baselines: Mapping[str, str] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         picks = ", ".join(f"{pick.group} clients {pick.use.candidate}" for pick in self.groups)
@@ -183,6 +211,30 @@ def picks(
         )
     overall = found.pop(OVERALL)
     return list(found.values()), overall, tournament.regrets(overall.use.candidate)
+
+
+def with_baseline(pick: Pick, baselines: Mapping[str, BaselineOutcomes], test_outcomes: TestOutcomes) -> Pick:
+    """A pick with the baseline that is strongest in its group on validation data.
+
+    Args:
+        baselines: The baselines of the task by their names; there may be none.
+    """
+    found = {name: _group_mean(one.valid, pick.group) for name, one in baselines.items()}
+    known = {name: value for name, value in found.items() if value is not None}
+    if not known:
+        return pick
+    name = max(known, key=lambda one: known[one])
+    test = baselines[name].test
+    means = [_mean(scores) for outcome in test if (scores := _group_scores(outcome, pick.group))]
+    mean, std = mean_and_std(means)
+    standing = Standing(name, known[name], mean, std if len(means) > 1 else None, len(means))
+    over = probability_better(_differences(test_outcomes(pick.use.candidate), test, pick.group))
+    return replace(pick, baseline=standing, over_baseline=over)
+
+
+def _group_mean(outcomes: Sequence[Outcome], group: str) -> float | None:
+    means = [_mean(scores) for outcome in outcomes if (scores := _group_scores(outcome, group))]
+    return _mean(means) if means else None
 
 
 def _choose(

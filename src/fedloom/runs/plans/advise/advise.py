@@ -30,11 +30,12 @@ from fedloom.files.atomic_write import write_atomic
 from fedloom.files.json_text import parse_json
 from fedloom.registry.plain_values import hyperparameters
 from fedloom.registry.setting_arguments import documents_settings
+from fedloom.rounds.baseline_scores import score_pooled_and_own
 from fedloom.rounds.metrics import GROUPS
 from fedloom.rounds.record_keys import turns_of
 from fedloom.rounds.score import ACCURACY, Score, score_from
 from fedloom.runs.folder.fingerprint import fingerprint
-from fedloom.runs.plans.advise.advice import Advice, Cost, picks
+from fedloom.runs.plans.advise.advice import Advice, BaselineOutcomes, Cost, picks, with_baseline
 from fedloom.runs.plans.advise.candidates import (
     ANCHOR,
     Candidate,
@@ -56,6 +57,7 @@ from fedloom.runs.plans.plan import (
     run_member,
     write_plan,
 )
+from fedloom.runs.results.baselines import LABEL
 from fedloom.runs.results.history import History
 from fedloom.runs.runner import rescore
 
@@ -264,6 +266,17 @@ class Screening:
         prepared = self.tasks.prepare(self.member(name, rounds), self.seed + seed)
         return Outcome(self.by_group(rescore(prepared, self.run_folder(name, rounds, seed)), seed))
 
+    def baseline_outcomes(self, rounds: int, seeds: int) -> dict[str, BaselineOutcomes]:
+        """What the task's baselines score on validation and on test data, with each seed."""
+        found: dict[str, BaselineOutcomes] = {}
+        member = self.member(next(iter(self.names)), rounds)
+        for seed in range(seeds):
+            for part, tasks in (("valid", self.screened), ("test", self.tasks)):
+                for one in score_pooled_and_own(tasks.prepare(member, self.seed + seed).composition, rounds):
+                    scored = found.setdefault(LABEL + one["name"], BaselineOutcomes(one["words"], [], []))
+                    getattr(scored, part).append(Outcome(self.by_group(one["clients"], seed)))
+        return found
+
     def cost(self, name: str, rounds: int) -> Cost:
         """The bytes and steps of a candidate per participating client and round."""
         run = History.load(self.run_folder(name, rounds, 0))
@@ -285,6 +298,10 @@ class Screening:
         first = History.load(self.run_folder(last.candidates[0], last.rounds, 0))
         sizes = {group: [row["train"] for row in first.clients if row["group"] == group] for group in GROUPS}
         groups, overall, regrets = picks(tournament, costs, test_outcomes, method_of, sizes)
+        baselines = self.baseline_outcomes(last.rounds, last.seeds)
+        groups = [with_baseline(pick, baselines, test_outcomes) for pick in groups]
+        overall = with_baseline(overall, baselines, test_outcomes)
+        costs |= dict.fromkeys(baselines, Cost(0, 0, 0))
         task = self.tasks.tasks[0][1]
         return Advice(
             task=task.name,
@@ -301,6 +318,7 @@ class Screening:
             rounds=self.rounds,
             minutes=minutes,
             seconds=tournament.budget.seconds_spent,
+            baselines={name: one.words for name, one in baselines.items()},
         )
 
 

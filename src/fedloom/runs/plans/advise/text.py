@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 WIDE = 98
 MOST_NAMES = 6
-ROLES = {"use": "use", "runner_up": "runner-up", "local": "alone"}
+ROLES = {"use": "use", "runner_up": "runner-up", "local": "alone", "baseline": "baseline"}
 """The fields of a pick that hold candidates, and their headings."""
 
 
 def advice_text(advice: Advice) -> str:
     """The whole advice as text, at most a hundred columns wide."""
-    lines = [*_wrap(title(advice)), ""]
+    lines = [*_wrap(against_baseline_text(advice)), *_wrap(title(advice)), ""]
     for pick in advice.groups:
         lines += [*_pick_lines(advice, pick), ""]
     lines += [*_pick_lines(advice, advice.overall), "", "How it was found"]
@@ -50,11 +50,32 @@ def _pick_lines(advice: Advice, pick: Pick) -> Iterator[str]:
     wide = max(len(standing.candidate) for _, standing in standings if standing is not None)
     for name, standing in standings:
         if standing is not None:
-            sure = {"runner-up": pick.over_runner_up, "alone": pick.over_local}.get(name)
+            sure = sureness(pick).get(name)
             words = "" if sure is None else f"   {sure_text(sure)}"
             yield f"  {name:9}  {standing.candidate:{wide}}  {score_text(standing, advice.task_score)}{words}"
     yield f"  {'cost':9}  {cost_text(advice.costs[pick.use.candidate])}"
     yield from _wrap(f"  {'why':9}  {why(advice, pick)}", "", " " * 13)
+
+
+def sureness(pick: Pick) -> dict[str, float | None]:
+    """The probability that the chosen method is better than each rival, by the rival's heading."""
+    return {"runner-up": pick.over_runner_up, "alone": pick.over_local, "baseline": pick.over_baseline}
+
+
+def against_baseline_text(advice: Advice) -> str:
+    """For which clients nothing that was tried is better than answering without a model; empty if it always is."""
+    lost = [pick for pick in (*advice.groups, advice.overall) if not pick.beats_baseline]
+    if not lost:
+        return ""
+    # A lead that the seeds do not establish is neither a win nor a defeat, and is called neither.
+    ahead = any(pick.baseline is not None and pick.use.test > pick.baseline.test for pick in lost)
+    start = "It is not established that any method is" if ahead else "No method is"
+    base = advice.overall.baseline
+    if base is not None and len(lost) > len(advice.groups):
+        words = advice.baselines.get(base.candidate, base.candidate)
+        return f"{start} better than {words} ({score_text(base, advice.task_score).strip()})."
+    groups = join_names(["all clients together" if pick.group == "overall" else pick.group for pick in lost])
+    return f"{start} better than the baseline for these clients: {groups}."
 
 
 def whom(pick: Pick) -> str:
