@@ -37,12 +37,15 @@ from fedloom.reproduce.published_tables import published
 from fedloom.reproduce.study import StudyFinding, StudyOutcome, StudyRequest, StudyTable, ahead_finding, mean_text
 from fedloom.runs.plans.plan import Member
 
-ISOLATED, FEDAVG, MEAN, MEAN_MS, MIX, MIX_MS = (
+ISOLATED, LABELS, FEDAVG, MEAN, MEAN_MS, MIX, MIX_RAW, MIX_LABEL, MIX_MS = (
     "isolated",
+    "isolated, communal labels",
     "FedAvg",
     "mean (FLD)",
     "mean, multi-scale",
     "mix",
+    "mix, raw outputs",
+    "mix, server's label",
     "mix, multi-scale (FedFMRL)",
 )
 SERVER, PLAIN_SERVER = "server only", "server only, O_diff 1"
@@ -56,10 +59,13 @@ def ablation_members(data: str) -> list[Member]:
     alone = {"name": "fedfmrl", "scheme": "mean", "server_epochs": MIXING_STEPS * SERVER_EPOCHS}
     methods: dict[str, dict[str, Any]] = {
         ISOLATED: {"name": "local"},
+        LABELS: {"name": "local", "communal_epochs": DISTILS["epochs"]},
         FEDAVG: {"name": "fedavg"},
         MEAN: {"name": "fld", **DISTILS},
         MEAN_MS: {"name": "fld", "multi_loss": "B", **DISTILS},
         MIX: {"name": "fedfmrl", **MIXES},
+        MIX_RAW: {"name": "fedfmrl", "alpha_loss": "raw", **MIXES},
+        MIX_LABEL: {"name": "fedfmrl", "alpha_loss": "server-label", **MIXES},
         MIX_MS: {"name": "fedfmrl", "multi_loss": "B", **MIXES},
         SERVER: alone,
         PLAIN_SERVER: {**alone, "o_diff": 1.0},
@@ -73,7 +79,7 @@ def ablation_table(data: str, results: Results) -> StudyTable:
     rows, reported = [], published("fedfmrl").tables[data]
     for label, some in results.items():
         idle = label in (SERVER, PLAIN_SERVER)
-        has_server = label not in (ISOLATED, MEAN, MEAN_MS)
+        has_server = label not in (ISOLATED, LABELS, MEAN, MEAN_MS)
         rows.append(
             (
                 label,
@@ -111,6 +117,9 @@ def ablation_findings(results: Results) -> list[StudyFinding]:
         client_finding(results, "Multi-scale distillation is above plain FLD (chapter 7).", MEAN_MS, MEAN),
         client_finding(results, "Control: mixing is above the plain mean, without multi-scale.", MIX, MEAN),
         client_finding(results, "Control: mixing is above the plain mean, with multi-scale.", MIX_MS, MEAN_MS),
+        client_finding(results, "Control: mixing by softmax is above mixing by raw outputs.", MIX, MIX_RAW),
+        client_finding(results, "Control: mixing by the server's label is above raw outputs.", MIX_LABEL, MIX_RAW),
+        client_finding(results, "Control: FedFMRL is above communal labels without any exchange.", MIX_MS, LABELS),
     ]
     ours, alone = servers_of(results[MIX_MS]), servers_of(results[SERVER])
     clients = clients_of(results[MIX_MS])

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedloom.reproduce.fedfmrl_ablation import MEAN, MEAN_MS, MIX_MS, ablation_members, run_ablation
+from fedloom.reproduce.fedfmrl_readings import reading_members, run_readings
 from fedloom.reproduce.fedfmrl_study_runs import (
     CLASSES,
     COMMUNAL,
@@ -164,8 +165,14 @@ def _run_skew(request: StudyRequest) -> StudyOutcome:
 
 STUDIES = (
     Study(
+        "fedfmrl-readings",
+        "equation 6.6 read as softmax, server's label and raw outputs, and communal labels alone, on digits (66 runs)",
+        run_readings,
+        reading_members,
+    ),
+    Study(
         "fedfmrl-ablation",
-        "mean or mix, multi-scale or not, and the server alone, on CIFAR (24 runs)",
+        "mean or mix, multi-scale or not, communal labels and the server alone, on CIFAR (33 runs)",
         run_ablation,
         lambda request: ablation_members(data_of(request)),
         data=tuple(CLASSES),

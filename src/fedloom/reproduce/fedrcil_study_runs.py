@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan, nan
+from math import inf, isinf, isnan, nan
 from typing import Any
 
 from fedloom.reproduce.study import StudyFinding, StudyRequest, ahead_finding, mean_text
@@ -30,7 +30,13 @@ METHOD: Mapping[str, Any] = {
     "multi_loss": "B",
     "epochs": DISTILLATION_EPOCHS,
     "exemplars": EXEMPLARS,
+    "exemplar_epochs": 0,
 }
+"""The method as the thesis prints it."""
+MANY_EXEMPLARS = 500
+"""The exemplars where clients' classes differ: 5 % of the images; the authors have 2,000, which are 4 % of theirs."""
+IID = inf
+"""The concentration of clients that do not differ."""
 
 
 @dataclass(frozen=True)
@@ -58,17 +64,20 @@ def stream_task(beta: float | None = None, *, stream: bool = True, joint: bool =
     """The section ``task``: some images of MNIST, or where clients' classes differ all of CIFAR-100.
 
     Args:
-        beta: The concentration of classes at clients; None for equally many random images.
+        beta: The concentration of classes at clients, infinite for none; None for equally many random images of MNIST.
         stream: Whether classes come in tasks.
         joint: Whether the images of earlier tasks stay.
     """
     images: dict[str, Any] = {"name": "quantities", "sizes": [IMAGES if stream else FEW_IMAGES] * CLIENTS}
     tasks = {"stream": {"tasks": TASKS, "rounds": ROUNDS, "cumulative": joint}} if stream else {}
     data = DATA if beta is None else SKEWED_DATA
+    skewed: dict[str, Any] = (
+        {"name": "iid"} if beta is not None and isinf(beta) else {"name": "dirichlet", "alpha": beta}
+    )
     return {
         "name": data,
         "clients": CLIENTS,
-        "partition": images if beta is None else {"name": "dirichlet", "alpha": beta},
+        "partition": images if beta is None else skewed,
         "communal": COMMUNAL,
         "test_share": 0.25 if _on_own_tests(data, stream) else 0.02,
         "model": "resnet8",
