@@ -18,8 +18,9 @@ Psaltis, Federated, Multi-agent, Deep Reinforcement Learning (thesis, 2024; no p
   distribution, the server's label as in the authors' code, and raw outputs, which is what the letters say and what
   makes learning useless.
 - Alpha is drawn once (algorithm 9), not in every mixing step: what one step has learned is where the next one starts,
-  also in the next round. ``alpha_drawn=every-step`` is the other reading, with new ratios for every partner. Schemes A and B have one alpha for each place in a round's order of clients. Only where its
+  also in the next round. Schemes A and B have one alpha for each place in a round's order of clients. Only where its
   shape does not fit any more (other communal samples, another number of clients) is it drawn again.
+  ``alpha_drawn=every-step`` is the other reading, with new ratios for every partner.
 - Weights are the run's (``weight_by``) for strips and the plain mean; mixing has no weights. The thesis' are uniform.
 
 The thesis' whole method has strips, too (``multi_loss``; the default is ``none``): chapter 6 prints one loss, which is
