@@ -23,13 +23,13 @@ from fedloom.reproduce.fedrcil_studies import (
 )
 from fedloom.reproduce.fedrcil_study_runs import StreamResult
 from fedloom.reproduce.studies import STUDIES
-from fedloom.reproduce.study import StudyRequest, run_study
+from fedloom.reproduce.study import BASELINE, StudyRequest, run_study
 
 NAMES = ("fedrcil-stream", "fedrcil-multiloss", "fedrcil-beta")
 
 
 def made_up(members, tmp_path, accuracy=0.5, forgetting=0.2):
-    one = StreamResult(accuracy, forgetting, (0.9, 0.8, 0.7, 0.6, accuracy), 2e5)
+    one = StreamResult(accuracy, forgetting, (0.9, 0.8, 0.7, 0.6, accuracy), 2e5, 0.1)
     return {member.label: [one] * 2 for member in members(StudyRequest(1, tmp_path))}
 
 
@@ -53,7 +53,8 @@ def test_tables_have_a_row_per_run_and_the_documents_numbers(tmp_path):
     assert row[5:] == ("50.0 ± 0.0", "20.0 ± 0.0", "0.200 MB", "26.79")
     assert len(table.columns) == len(row)
     flat = multi_loss_table(made_up(multi_loss_members, tmp_path, forgetting=nan))
-    assert [row[0] for row in flat.rows] == list(MULTI_LOSS)
+    assert [row[0] for row in flat.rows] == [*MULTI_LOSS, BASELINE]
+    assert table.rows[-1] == (BASELINE, "–", "–", "–", "–", "10.0 ± 0.0", "–", "–", "–")
     skewed = {row[0]: row[-3:] for row in skew_table(made_up(skew_members, tmp_path)).rows}
     assert skewed["m_B"] == ("18.48", "28.79", "38.06")
     assert skewed["FedRCIL, as printed"] == ("–", "–", "–")

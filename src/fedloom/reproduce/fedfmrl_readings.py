@@ -14,6 +14,7 @@ from fedloom.reproduce.fedfmrl_study_runs import (
     FmrlResult,
     Results,
     accuracy_text,
+    baseline_row,
     client_finding,
     clients_of,
     plain_results,
@@ -82,7 +83,7 @@ def reading_members(_: StudyRequest) -> list[Member]:
 
 def reading_table(results: Results) -> StudyTable:
     """A row per reading: accuracy of clients for each beta, and of the server's model."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for label in METHODS:
         cells: list[list[FmrlResult]] = [list(results[f"beta {beta:g}, {label}"]) for beta in SKEWS]
         has_server = METHODS[label]["name"] == "fedfmrl"
@@ -91,6 +92,7 @@ def reading_table(results: Results) -> StudyTable:
         rows.append((label, *clients, *servers))
     betas = [f"beta {beta:g}" for beta in SKEWS]
     columns = ("reading", *(f"clients, {beta}" for beta in betas), *(f"server, {beta}" for beta in betas))
+    rows.append(baseline_row([results[f"{beta}, {ISOLATED}"] for beta in betas] * 2, len(columns)))
     return StudyTable("digits: accuracy (%) on the test set", columns, tuple(rows))
 
 

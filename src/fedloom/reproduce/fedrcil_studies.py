@@ -25,6 +25,7 @@ from fedloom.reproduce.fedrcil_study_runs import (
     StreamResults,
     above,
     accuracies_of,
+    baseline_row,
     bytes_per_round,
     forgets_less,
     forgetting_of,
@@ -123,6 +124,7 @@ def stream_table(results: StreamResults) -> StudyTable:
         rows.append((label, *after, points_text(forgetting_of(some)), bytes_per_round(some), reported.text(label)))
     tasks = tuple(f"task {number}" for number in range(1, TASKS + 1))
     columns = ("run", *tasks, "forgetting", "bytes per round", "document (task 5)")
+    rows.append(baseline_row([results[FINE_TUNING]], len(columns), first=TASKS))
     return StudyTable("Accuracy on all classes so far after each task (%)", columns, tuple(rows))
 
 
@@ -158,11 +160,13 @@ def stream_findings(results: StreamResults) -> list[StudyFinding]:
 def multi_loss_table(results: StreamResults) -> StudyTable:
     """Accuracy and bytes of each method, with the document's accuracy."""
     reported = published("fedrcil").tables["multi_loss"]
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (label, points_text(accuracies_of(some)), bytes_per_round(some), reported.text(label))
         for label, some in results.items()
     ]
-    return StudyTable("Accuracy of clients' models (%)", ("method", "ours", "bytes per round", "document"), tuple(rows))
+    columns = ("method", "ours", "bytes per round", "document")
+    rows.append(baseline_row([results["isolated"]], len(columns)))
+    return StudyTable("Accuracy of clients' models (%)", columns, tuple(rows))
 
 
 def multi_loss_findings(results: StreamResults) -> list[StudyFinding]:
@@ -196,6 +200,7 @@ def skew_table(results: StreamResults) -> StudyTable:
         rows.append((label, *ours, sent, *("–" if label == PRINTED else one for one in said)))
     betas = [beta_text(beta) for beta in SKEWS]
     columns = ("method", *betas, "bytes per round", *(f"document, {beta}" for beta in betas))
+    rows.append(baseline_row([results[f"{beta}, FLD"] for beta in betas], len(columns)))
     return StudyTable("Accuracy of clients' models (%)", columns, tuple(rows))
 
 

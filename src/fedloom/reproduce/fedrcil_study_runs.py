@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from math import inf, isinf, isnan, nan
 from typing import Any
 
-from fedloom.reproduce.study import StudyFinding, StudyRequest, ahead_finding, mean_text
+from fedloom.reproduce.study import BASELINE, StudyFinding, StudyRequest, ahead_finding, baseline_score, mean_text
 from fedloom.runs.plans.plan import Member, folder_name
 from fedloom.runs.results.history import History
 
@@ -24,6 +24,7 @@ COMMUNAL = 0.2
 DATA, SKEWED_DATA = "mnist", "cifar100"
 WIDTHS = {DATA: [8, 16, 16], SKEWED_DATA: [8, 16, 32]}
 OWN_TEST, TEST = "client_model/own_test/", "client_model/global_test/"
+SERVER_SCORE = "global_model/global_test/accuracy"
 STREAM_ROUNDS, PLAIN_ROUNDS = TASKS * ROUNDS, 6
 METHOD: Mapping[str, Any] = {
     "name": "fedrcil",
@@ -48,12 +49,14 @@ class StreamResult:
         forgetting: The best accuracy on each earlier task minus the last, on average; NaN without a stream.
         tasks: The accuracy on all classes so far after each task.
         bytes: What a client sends and gets in a round.
+        baseline: The accuracy of always answering the most frequent class, after the last task.
     """
 
     accuracy: float
     forgetting: float
     tasks: tuple[float, ...]
     bytes: float
+    baseline: float = nan
 
 
 StreamResults = Mapping[str, Sequence[StreamResult]]
@@ -125,7 +128,8 @@ def result_of(history: History) -> StreamResult:
     where = TEST if f"{TEST}accuracy/mean" in scored[-1] else OWN_TEST
     accuracies = tuple(metrics[f"{where}accuracy/mean"] for metrics in scored)
     sent = (history.total("bytes_up") + history.total("bytes_down")) / CLIENTS / history.records[-1]["round"]
-    return StreamResult(accuracies[-1], scored[-1].get(f"{where}forgetting/mean", nan), accuracies[1:], sent)
+    baseline = baseline_score(history, SERVER_SCORE if where == TEST else f"{OWN_TEST}accuracy/mean")
+    return StreamResult(accuracies[-1], scored[-1].get(f"{where}forgetting/mean", nan), accuracies[1:], sent, baseline)
 
 
 def accuracies_of(results: Sequence[StreamResult]) -> list[float]:
@@ -141,6 +145,19 @@ def forgetting_of(results: Sequence[StreamResult]) -> list[float]:
 def points_text(values: Sequence[float]) -> str:
     """Mean and deviation in points; – where nothing was measured."""
     return "–" if any(map(isnan, values)) else mean_text(values)
+
+
+def baseline_row(groups: Sequence[Sequence[StreamResult]], columns: int, first: int = 1) -> tuple[str, ...]:
+    """The row of the baseline: a cell for each group of runs with the same clients, and – in all other columns.
+
+    Args:
+        groups: One run's results, per column of accuracies.
+        columns: How many columns the table has.
+        first: The place of the first of these columns.
+    """
+    cells = [points_text([one.baseline for one in some]) for some in groups]
+    row = [BASELINE, *["–"] * (first - 1), *cells]
+    return (*row, *["–"] * (columns - len(row)))
 
 
 def bytes_per_round(results: Sequence[StreamResult]) -> str:
