@@ -47,6 +47,13 @@ def test_joint_training_keeps_the_images_of_earlier_tasks(tmp_path):
     assert not values[FINE_TUNING]["task"]["stream"]["cumulative"]
 
 
+def test_where_classes_differ_there_are_as_many_exemplars_as_the_authors_have_with_labels_and_without(tmp_path):
+    members = {member.label: member.values["method"] for member in skew_members(StudyRequest(1, tmp_path))}
+    printed, labelled = members["IID, FedRCIL, as printed"], members["IID, FedRCIL"]
+    assert printed["exemplars"] == labelled["exemplars"] == 2000
+    assert (printed["exemplar_epochs"], labelled["exemplar_epochs"]) == (0, 1)
+
+
 def test_tables_have_a_row_per_run_and_the_documents_numbers(tmp_path):
     table = stream_table(made_up(stream_members, tmp_path))
     row = next(row for row in table.rows if row[0] == "m_u 0.5, b 4")

@@ -11,6 +11,7 @@ from statistics import fmean
 from typing import Any
 
 from fedloom.reproduce.fedrcil_study_runs import (
+    DATA,
     DISTILLATION_EPOCHS,
     EPOCHS,
     EXEMPLARS,
@@ -20,7 +21,6 @@ from fedloom.reproduce.fedrcil_study_runs import (
     MANY_EXEMPLARS,
     METHOD,
     SKEWED_DATA,
-    SKEWED_EPOCHS,
     TASKS,
     StreamResults,
     above,
@@ -56,10 +56,10 @@ STREAM: Mapping[str, dict[str, Any]] = {
     "m_u 0.5, b 1": {"buffer": 1},
     "m_u 0.5, b 2": {"buffer": 2},
     "m_u 0.5, b 3": {"buffer": 3},
-    "m_u 0, labels": {"m_u": 0.0, "exemplar_epochs": EPOCHS},
-    "m_u 0.5, b 4, labels": {"exemplar_epochs": EPOCHS},
-    "m_u 0.5, b 1, labels": {"exemplar_epochs": EPOCHS, "buffer": 1},
-    "m_u 0.5, b 4, labels, MSE": {"exemplar_epochs": EPOCHS, "distance": "mse"},
+    "m_u 0, labels": {"m_u": 0.0, "exemplar_epochs": EPOCHS[DATA]},
+    "m_u 0.5, b 4, labels": {"exemplar_epochs": EPOCHS[DATA]},
+    "m_u 0.5, b 1, labels": {"exemplar_epochs": EPOCHS[DATA], "buffer": 1},
+    "m_u 0.5, b 4, labels, MSE": {"exemplar_epochs": EPOCHS[DATA], "distance": "mse"},
 }
 """The runs of FedRCIL on the stream; ``labels``: the passes of the authors' code, ``MSE``: their distillation."""
 MULTI_LOSS: Mapping[str, dict[str, Any]] = {
@@ -74,12 +74,13 @@ MULTI_LOSS: Mapping[str, dict[str, Any]] = {
 }
 SKEWS = (0.25, 1.0, IID)
 """The concentrations beta that the document and this study have in common."""
+SKEWED = {"epochs": DISTILLATION_EPOCHS[SKEWED_DATA]}
 PRINTED, LABELLED = "FedRCIL, as printed", "FedRCIL"
 SKEW_METHODS: Mapping[str, dict[str, Any]] = {
-    "FLD": {"name": "fld", "epochs": DISTILLATION_EPOCHS},
-    "m_B": {"name": "fld", "multi_loss": "B", "epochs": DISTILLATION_EPOCHS},
-    PRINTED: {**METHOD, "exemplars": MANY_EXEMPLARS},
-    LABELLED: {**METHOD, "exemplars": MANY_EXEMPLARS, "exemplar_epochs": SKEWED_EPOCHS},
+    "FLD": {"name": "fld", **SKEWED},
+    "m_B": {"name": "fld", "multi_loss": "B", **SKEWED},
+    PRINTED: {**METHOD, "exemplars": MANY_EXEMPLARS, **SKEWED},
+    LABELLED: {**METHOD, "exemplars": MANY_EXEMPLARS, "exemplar_epochs": 1, **SKEWED},
 }
 
 
@@ -96,7 +97,7 @@ def stream_members(_: StudyRequest) -> list[Member]:
 
 def multi_loss_members(_: StudyRequest) -> list[Member]:
     """The runs of ``fedrcil-multiloss``: all classes from the beginning."""
-    task, distils = stream_task(stream=False), {"epochs": DISTILLATION_EPOCHS}
+    task, distils = stream_task(stream=False), {"epochs": DISTILLATION_EPOCHS[DATA]}
     return [
         stream_member(label, task, one | (distils if one["name"] == "fld" else {})) for label, one in MULTI_LOSS.items()
     ]

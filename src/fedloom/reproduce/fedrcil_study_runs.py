@@ -3,8 +3,9 @@
 The document has ten clients with a ResNet-56, all of CIFAR-100 in 5 tasks of 20 classes, and 6 rounds of 10 epochs per
 task. Here five clients with a ResNet-8 (the stem divides the image by four) have 800 images each of MNIST, in 5 tasks
 of 2 classes, of which a quarter are their test parts; without tasks they have 600, play 6 rounds, and are measured on
-the test set. Where clients' classes differ, the images are CIFAR-100's. A fifth of the training images is communal, as
-in the document.
+the test set. Where clients' classes differ, the images are CIFAR-100's, with 2 rounds per task and 4 without tasks: the
+exemplars are then as many as the authors', and a run is long. A fifth of the training images is communal, as in the
+document.
 """
 
 from __future__ import annotations
@@ -18,24 +19,26 @@ from fedloom.reproduce.study import BASELINE, StudyFinding, StudyRequest, ahead_
 from fedloom.runs.plans.plan import Member, folder_name
 from fedloom.runs.results.history import History
 
-CLIENTS, IMAGES, FEW_IMAGES, TASKS, ROUNDS, EPOCHS, SKEWED_EPOCHS, DISTILLATION_EPOCHS = 5, 800, 600, 5, 3, 5, 3, 2
+CLIENTS, IMAGES, FEW_IMAGES, TASKS = 5, 800, 600, 5
 EXEMPLARS = 100
 COMMUNAL = 0.2
 DATA, SKEWED_DATA = "mnist", "cifar100"
 WIDTHS = {DATA: [8, 16, 16], SKEWED_DATA: [8, 16, 32]}
+EPOCHS, DISTILLATION_EPOCHS = {DATA: 5, SKEWED_DATA: 3}, {DATA: 2, SKEWED_DATA: 1}
+ROUNDS, PLAIN_ROUNDS = {DATA: 3, SKEWED_DATA: 2}, {DATA: 6, SKEWED_DATA: 4}
+"""The rounds of each task of a stream, and those without a stream."""
 OWN_TEST, TEST = "client_model/own_test/", "client_model/global_test/"
 SERVER_SCORE = "global_model/global_test/accuracy"
-STREAM_ROUNDS, PLAIN_ROUNDS = TASKS * ROUNDS, 6
 METHOD: Mapping[str, Any] = {
     "name": "fedrcil",
     "multi_loss": "B",
-    "epochs": DISTILLATION_EPOCHS,
+    "epochs": DISTILLATION_EPOCHS[DATA],
     "exemplars": EXEMPLARS,
     "exemplar_epochs": 0,
 }
 """The method as the thesis prints it."""
-MANY_EXEMPLARS = 500
-"""The exemplars where clients' classes differ: 5 % of the images; the authors have 2,000, which are 4 % of theirs."""
+MANY_EXEMPLARS = 2000
+"""The exemplars where clients' classes differ, as many as the authors have: all communal images, which are fewer."""
 IID = inf
 """The concentration of clients that do not differ."""
 
@@ -72,8 +75,8 @@ def stream_task(beta: float | None = None, *, stream: bool = True, joint: bool =
         joint: Whether the images of earlier tasks stay.
     """
     images: dict[str, Any] = {"name": "quantities", "sizes": [IMAGES if stream else FEW_IMAGES] * CLIENTS}
-    tasks = {"stream": {"tasks": TASKS, "rounds": ROUNDS, "cumulative": joint}} if stream else {}
     data = DATA if beta is None else SKEWED_DATA
+    tasks = {"stream": {"tasks": TASKS, "rounds": ROUNDS[data], "cumulative": joint}} if stream else {}
     skewed: dict[str, Any] = (
         {"name": "iid"} if beta is not None and isinf(beta) else {"name": "dirichlet", "alpha": beta}
     )
@@ -102,17 +105,17 @@ def stream_member(label: str, task: Mapping[str, Any], method: Mapping[str, Any]
         task: The section ``task`` of its config.
         method: The section ``method``.
     """
-    rounds = STREAM_ROUNDS if "stream" in task else PLAIN_ROUNDS
-    epochs = EPOCHS if task["name"] == DATA else SKEWED_EPOCHS
+    data, streams = task["name"], "stream" in task
+    rounds = TASKS * ROUNDS[data] if streams else PLAIN_ROUNDS[data]
     values: dict[str, Any] = {
         "task": dict(task),
         "method": dict(method),
-        "local": {"epochs": epochs, "batch_size": 64, "lr": 0.03, "momentum": 0.9},
+        "local": {"epochs": EPOCHS[data], "batch_size": 64, "lr": 0.03, "momentum": 0.9},
         "weight_by": "uniform",
         "rounds": rounds,
-        "eval_every": ROUNDS if "stream" in task else rounds,
+        "eval_every": ROUNDS[data] if streams else rounds,
         "checkpoint_every": rounds,
-        "clients_on_global": not _on_own_tests(task["name"], "stream" in task),
+        "clients_on_global": not _on_own_tests(data, streams),
     }
     return Member(label, folder_name(label), values)
 
@@ -202,10 +205,9 @@ def setting_sentence(seeds: int, images: str, data: str = DATA, where: str = "th
         where: What clients' models are measured on, in words.
     """
     widths = ", ".join(map(str, WIDTHS[data]))
-    epochs = EPOCHS if data == DATA else SKEWED_EPOCHS
     return (
         f"{CLIENTS} clients, {images}, of which {100 * COMMUNAL:.0f} % of the training images are communal; ResNet-8 "
-        f"with widths {widths}; {epochs} local epochs and {DISTILLATION_EPOCHS} epochs of distillation in a round, "
-        f"{ROUNDS} rounds per task of a stream, {PLAIN_ROUNDS} rounds without; clients' models on {where}, "
+        f"with widths {widths}; {EPOCHS[data]} local and {DISTILLATION_EPOCHS[data]} distillation epochs in a round, "
+        f"{ROUNDS[data]} rounds per task of a stream, {PLAIN_ROUNDS[data]} rounds without; clients' models on {where}, "
         f"mean ± standard deviation over {seeds} seeds. Bytes are what a client sends and gets in a round."
     )
