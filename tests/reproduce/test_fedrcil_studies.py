@@ -102,3 +102,9 @@ def test_a_study_runs_from_beginning_to_end(tmp_path):
     outcome = run_study(STUDIES["fedrcil-beta"], request)
     assert len(outcome.values) == members
     assert (tmp_path / "study/outcome.md").exists()
+
+
+def test_a_claim_is_not_testable_where_no_client_is_above_twice_its_baseline(tmp_path):
+    found = skew_findings(made_up(skew_members, tmp_path, accuracy=0.19))
+    assert {one.holds for one in found} == {None}
+    assert all(one.ours.startswith("not testable here: 19.0 ± 0.0 and 19.0 ± 0.0") for one in found)

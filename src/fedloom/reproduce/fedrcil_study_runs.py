@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isinf, isnan, nan
+from statistics import fmean
 from typing import Any
 
 from fedloom.reproduce.study import BASELINE, StudyFinding, StudyRequest, ahead_finding, baseline_score, mean_text
@@ -178,6 +179,26 @@ def above(results: StreamResults, says: str, one: str, other: str) -> StudyFindi
     """
     a, b = accuracies_of(results[one]), accuracies_of(results[other])
     return ahead_finding(says, f"{mean_text(a)} and {mean_text(b)}", a, b)
+
+
+def above_if_learnt(results: StreamResults, says: str, one: str, other: str) -> StudyFinding:
+    """``above``, or that it is not testable where neither run is above twice its baseline.
+
+    Args:
+        says: The document's sentence.
+        one: The label of the run that should be above.
+        other: The label of the other.
+    """
+    reason = untestable(results, one, other)
+    return StudyFinding(says, reason, None) if reason else above(results, says, one, other)
+
+
+def untestable(results: StreamResults, *labels: str) -> str:
+    """Why runs say nothing of a claim: none of them has learnt; empty if one has."""
+    if any(fmean(accuracies_of(results[one])) > 2 * fmean(r.baseline for r in results[one]) for one in labels):
+        return ""
+    ours = " and ".join(mean_text(accuracies_of(results[one])) for one in labels)
+    return f"not testable here: {ours}, at most twice what always answering one class gives."
 
 
 def forgets_less(results: StreamResults, says: str, one: str, other: str) -> StudyFinding:
