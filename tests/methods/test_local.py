@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import fedloom as fl
+from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from support.checkpoints import WORK, checkpoint_tensors, final_row
@@ -47,3 +48,19 @@ def test_alone_no_model_is_shared_so_none_is_scored_on_the_global_test_set():
     metrics = fl.run(small_task(), "local", rounds=1, local=WORK).records[-1]["metrics"]
     assert not any(name.startswith("global_model") for name in metrics)
     assert "client_model/own_test/accuracy/mean" in metrics
+
+
+def test_communal_labels_are_learned_after_the_clients_own_data():
+    """The control of distillation: a client whose data are few gains from the labels of the communal set."""
+    task = fl.task("digits", clients=5, alpha=0.1, communal=0.2)
+    run = {"rounds": 1, "eval_every": 1, "clients_on_global": True, "local": {"epochs": 1, "batch_size": 16, "lr": 0.1}}
+    alone, taught = (
+        fl.run(task, method, **run).last("client_model/global_test/accuracy/mean")
+        for method in (fl.Local(), fl.Local(communal_epochs=1))
+    )
+    assert taught > alone + 0.2
+
+
+def test_communal_epochs_need_a_communal_set():
+    with pytest.raises(FedloomError, match="local with communal_epochs needs samples"):
+        fl.run(fl.task("digits", clients=3), fl.Local(communal_epochs=1), rounds=1)

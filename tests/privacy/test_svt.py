@@ -7,6 +7,7 @@ import torch
 from scipy.stats import kstest
 from scipy.stats import laplace as laplace_distribution
 
+import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.privacy.svt import SVT, laplace
 from support.senders import MemorySender, send
@@ -71,6 +72,65 @@ def test_no_entry_exceeds_gamma_per_step_and_the_share_passes():
 def test_what_could_never_exceed_the_threshold_is_not_sent():
     step = SVT(fraction=0.5, epsilon=1e12, gamma=1.0, tau=0.5)
     assert step.accepted_entries(torch.tensor([0.0, 0.1, 0.9, 0.0]).double(), generator(0)).tolist() == [2]
+
+
+def release_by_hand(step, changes, random):
+    """The semantics of 2.0.16 in float64: which entries leave raw, and the filtered changes."""
+    count = math.ceil(step.fraction * len(changes))
+    threshold = step.tau + float(laplace(1, 2 * step.gamma / step.epsilon, random))
+    scale = 4 * step.gamma * count / (step.epsilon * (2 * count) ** (2 / 3))
+    draws, passes = torch.rand(2, len(changes), generator=random, dtype=torch.float64), []
+    for value, draw in zip(changes.tolist(), draws[0].tolist(), strict=True):
+        below = threshold - min(abs(value), step.gamma)
+        miss = 1 - 0.5 * math.exp(-below / scale) if below > 0 else 0.5 * math.exp(below / scale)
+        passes.append(max(1, math.ceil(math.log(1 - draw) / math.log(miss))))
+    last = sorted(passes)[count - 1]
+    accepted = [place for place, number in enumerate(passes) if number <= last]
+    drawn = sorted({accepted[i] for i in torch.randint(len(accepted), (count,), generator=random).tolist()})
+    found = [value if place in accepted else 0.0 for place, value in enumerate(changes.tolist())]
+    for place, noise in zip(drawn, laplace(len(drawn), 2 * step.gamma / step.noise_var, random).tolist(), strict=True):
+        found[place] = min(max(changes[place].item() + noise, -step.gamma), step.gamma)
+    return [place for place in accepted if place not in drawn], found
+
+
+def test_the_semantics_of_2_0_16_by_hand():
+    step = SVT(fraction=0.5, epsilon=3.0, gamma=0.2, tau=0.1, semantics="2.0.16")
+    changes = torch.randn(12, generator=generator(1)).double()
+    seen = 0
+    for seed in range(20):
+        raw, expected = release_by_hand(step, changes, generator(seed))
+        found = step.filter_changes(changes, generator(seed))
+        assert torch.allclose(found, torch.tensor(expected).double())
+        assert torch.equal(found[raw], changes[raw])  # neither clipped nor noisy
+        seen += sum(abs(changes[place]) > step.gamma for place in raw)
+    assert seen > 0
+
+
+def test_a_third_of_the_entries_leaves_raw_in_2_0_16_and_none_in_the_newer_semantics():
+    """Three quarters are accepted in two passes; of those exp(-0.6 / 0.75) are never drawn."""
+    changes = torch.randn(60_000, generator=generator(1))
+    old, new = (SVT(semantics=one).filter_changes(changes, generator(0)) for one in ("2.0.16", "newer"))
+    assert ((old == changes).float().mean() - 0.34).abs() < 0.04  # how many depends on one noisy threshold
+    assert ((old == 0).float().mean() - 0.25).abs() < 0.06
+    assert (old.norm() / changes.norm() - 0.58).abs() < 0.04
+    assert not (new == changes).any()
+    assert new.abs().max() <= 1.0001e-5
+
+
+@pytest.mark.slow
+def test_digits_learn_through_the_semantics_of_2_0_16_and_not_through_the_newer_ones():
+    task = fl.task("digits", clients=10, alpha=0.5)
+    run = {"rounds": 10, "local": {"epochs": 1, "batch_size": 16, "lr": 0.1}, "eval_every": 5}
+    plain, old, new = (
+        fl.run(task, "fedavg", **run, channel=channel).series("global_model/global_test/accuracy")[1]
+        for channel in ([], [{"name": "svt", "semantics": "2.0.16"}], [{"name": "svt"}])
+    )
+    assert plain[0] == old[0] == new[0]
+    assert plain[1] > old[1] + 0.05
+    assert plain[2] > old[2] + 0.03
+    assert old[2] > old[1] + 0.02
+    assert old[1] > new[1] + 0.4
+    assert abs(new[2] - new[0]) < 0.05
 
 
 @pytest.mark.parametrize("name", ["epsilon", "noise_var", "gamma"])

@@ -12,14 +12,20 @@ from fedloom.reproduce.fedfmrl_ablation import (
     ISOLATED,
     MEAN,
     MIX,
+    MIX_FAST,
     MIX_MS,
+    MIX_RAW,
+    PLAIN_SERVER,
     SERVER,
     ablation_findings,
     ablation_members,
     ablation_table,
+    difference_findings,
     document_bytes,
 )
+from fedloom.reproduce.fedfmrl_ablation import LABELS as COMMUNAL_LABELS
 from fedloom.reproduce.fedfmrl_study_runs import FmrlResult
+from fedloom.reproduce.study import BASELINE
 
 LABELS = [member.label for member in ablation_members("cifar100")]
 ALL = {label: [FmrlResult(0.3, 0.2, 2e6), FmrlResult(0.32, 0.22, 2e6)] for label in LABELS}
@@ -44,10 +50,32 @@ def test_findings_follow_the_numbers(better, holds):
     assert not found["Control: the server's model gains from clients."].holds
 
 
+def test_what_the_document_says_of_o_diff_follows_the_numbers():
+    def found(server, clients):
+        results = {
+            **ALL,
+            PLAIN_SERVER: [FmrlResult(0.0, one + server, 2e6) for one in (0.2, 0.22)],
+            MIX_FAST: [FmrlResult(clients, 0.2, 2e6)] * 2,
+        }
+        return [one.holds for one in difference_findings(results)]
+
+    assert found(server=-0.1, clients=0.312) == [True, True]
+    assert found(server=0.1, clients=0.35) == [False, False]
+
+
+def test_the_earlier_reading_is_beside_the_present_one_and_so_are_communal_labels_alone():
+    methods = {m.label: method_from_config(resolve(dict(m.values))) for m in ablation_members("cifar10")}
+    mix, earlier = methods[MIX], methods[MIX_RAW]
+    assert (mix.alpha_loss, mix.alpha_drawn) == ("softmax", "once")
+    assert (earlier.alpha_loss, earlier.alpha_drawn) == ("raw", "every-step")
+    assert methods[COMMUNAL_LABELS].communal_epochs == mix.epochs
+
+
 def test_the_table_has_a_row_per_method_and_no_server_where_there_is_none():
-    results = {**ALL, ISOLATED: [FmrlResult(0.3, nan, 0.0)] * 2}
+    results = {**ALL, ISOLATED: [FmrlResult(0.3, nan, 0.0, baseline=0.1)] * 2}
     rows = {row[0]: row for row in ablation_table("cifar100", results).rows}
-    assert list(rows) == LABELS
+    assert list(rows) == [*LABELS, BASELINE]
+    assert rows[BASELINE] == (BASELINE, "10.0 ± 0.0", "10.0 ± 0.0", "–", "–")
     assert rows[ISOLATED] == (ISOLATED, "30.0 ± 0.0", "–", "23.29 / –", "0.00 MB")
     assert rows[SERVER][1] == "–"
     assert rows[MEAN][2] == "–"

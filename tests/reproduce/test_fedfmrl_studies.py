@@ -7,8 +7,10 @@ from math import nan
 import pytest
 
 from fedloom.config.resolve import method_from_config, resolve
-from fedloom.reproduce.fedfmrl_ablation import MEAN, MIX, MIX_MS, SERVER, ablation_members
+from fedloom.reproduce.fedfmrl_ablation import LABELS, MEAN, MEAN_MS, MIX, MIX_MS, SERVER, ablation_members
 from fedloom.reproduce.fedfmrl_studies import (
+    MIX_MS_EARLIER,
+    READINGS,
     mixing_findings,
     mixing_members,
     mixing_tables,
@@ -18,7 +20,7 @@ from fedloom.reproduce.fedfmrl_studies import (
 )
 from fedloom.reproduce.fedfmrl_study_runs import FmrlResult, run_results
 from fedloom.reproduce.studies import STUDIES
-from fedloom.reproduce.study import StudyRequest
+from fedloom.reproduce.study import BASELINE, StudyRequest
 from support.paths import DATA_FOLDER
 
 NAMES = ("fedfmrl-ablation", "fedfmrl-mixing", "fedfmrl-skew")
@@ -39,9 +41,9 @@ def test_the_runs_have_names_of_their_own_and_configs_that_are_accepted(tmp_path
 
 def test_tables_of_mixing_have_every_scheme_and_alpha_and_share_the_usual_run():
     schemes, alphas, caps = mixing_tables(MIXING)
-    assert [row[0] for row in schemes.rows] == ["A", "A-normalised", "B", "C", "mean", "A, a_cap 0.1"]
-    assert [row[0] for row in alphas.rows] == ["closed-form", "gaussian", "learned"]
-    assert caps.rows[-1] == ("0.8", "30.0 ± 0.0", "20.0 ± 0.0", "30.41", "2.00 MB")
+    assert [row[0] for row in schemes.rows] == ["A", "A-normalised", "B", "C", "mean", "A, a_cap 0.1", BASELINE]
+    assert [row[0] for row in alphas.rows] == ["closed-form", "gaussian", "learned", *READINGS, BASELINE]
+    assert caps.rows[-2] == ("0.8", "30.0 ± 0.0", "20.0 ± 0.0", "30.41", "2.00 MB")
 
 
 def test_scheme_a_is_at_chance_where_it_diverges_or_guesses():
@@ -62,7 +64,7 @@ def test_findings_of_skew_follow_the_numbers(better, holds):
     assert found["beta 1: FedFMRL is above FLD."] == holds
     assert found[f"{MIX_MS} rises with beta."] == holds
     assert not found[f"{MEAN} rises with beta."]
-    assert len(skew_table(results).rows) == 3
+    assert [row[0] for row in skew_table(results).rows] == [MEAN, MEAN_MS, MIX_MS, MIX_MS_EARLIER, LABELS, BASELINE]
 
 
 @pytest.mark.slow

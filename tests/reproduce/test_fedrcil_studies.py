@@ -23,13 +23,13 @@ from fedloom.reproduce.fedrcil_studies import (
 )
 from fedloom.reproduce.fedrcil_study_runs import StreamResult
 from fedloom.reproduce.studies import STUDIES
-from fedloom.reproduce.study import StudyRequest, run_study
+from fedloom.reproduce.study import BASELINE, StudyRequest, run_study
 
 NAMES = ("fedrcil-stream", "fedrcil-multiloss", "fedrcil-beta")
 
 
 def made_up(members, tmp_path, accuracy=0.5, forgetting=0.2):
-    one = StreamResult(accuracy, forgetting, (0.9, 0.8, 0.7, 0.6, accuracy), 2e5)
+    one = StreamResult(accuracy, forgetting, (0.9, 0.8, 0.7, 0.6, accuracy), 2e5, 0.1)
     return {member.label: [one] * 2 for member in members(StudyRequest(1, tmp_path))}
 
 
@@ -47,14 +47,33 @@ def test_joint_training_keeps_the_images_of_earlier_tasks(tmp_path):
     assert not values[FINE_TUNING]["task"]["stream"]["cumulative"]
 
 
+def test_where_classes_differ_there_are_as_many_exemplars_as_the_authors_have_with_labels_and_without(tmp_path):
+    members = {member.label: member.values["method"] for member in skew_members(StudyRequest(1, tmp_path))}
+    printed, labelled = members["IID, FedRCIL, as printed"], members["IID, FedRCIL"]
+    assert printed["exemplars"] == labelled["exemplars"] == 2000
+    assert (printed["exemplar_epochs"], labelled["exemplar_epochs"]) == (0, 1)
+
+
 def test_tables_have_a_row_per_run_and_the_documents_numbers(tmp_path):
     table = stream_table(made_up(stream_members, tmp_path))
     row = next(row for row in table.rows if row[0] == "m_u 0.5, b 4")
     assert row[5:] == ("50.0 ± 0.0", "20.0 ± 0.0", "0.200 MB", "26.79")
     assert len(table.columns) == len(row)
     flat = multi_loss_table(made_up(multi_loss_members, tmp_path, forgetting=nan))
-    assert [row[0] for row in flat.rows] == list(MULTI_LOSS)
-    assert [row[-1] for row in skew_table(made_up(skew_members, tmp_path)).rows] == ["22.10", "28.79", "16.62"]
+    assert [row[0] for row in flat.rows] == [*MULTI_LOSS, BASELINE]
+    assert table.rows[-1] == (BASELINE, "–", "–", "–", "–", "10.0 ± 0.0", "–", "–", "–")
+    skewed = {row[0]: row[-3:] for row in skew_table(made_up(skew_members, tmp_path)).rows}
+    assert skewed["m_B"] == ("18.48", "28.79", "38.06")
+    assert skewed["FedRCIL, as printed"] == ("–", "–", "–")
+    assert skewed["FedRCIL"] == ("10.22", "16.62", "26.79")
+
+
+def test_the_loss_of_about_ten_points_is_neither_more_nor_less(tmp_path):
+    says = "FedRCIL: about ten points (8 to 12) are lost from IID to beta 1."
+    for lost, holds in ((0.1, True), (0.05, False), (0.2, False)):
+        results = made_up(skew_members, tmp_path)
+        results["IID, FedRCIL"] = [StreamResult(0.5 + lost, nan, (0.9,) * 5, 2e5)] * 2
+        assert {one.says: one.holds for one in skew_findings(results)}[says] is holds
 
 
 @pytest.mark.parametrize(("better", "holds"), [(0.05, True), (-0.05, False)])
@@ -83,3 +102,9 @@ def test_a_study_runs_from_beginning_to_end(tmp_path):
     outcome = run_study(STUDIES["fedrcil-beta"], request)
     assert len(outcome.values) == members
     assert (tmp_path / "study/outcome.md").exists()
+
+
+def test_a_claim_is_not_testable_where_no_client_is_above_twice_its_baseline(tmp_path):
+    found = skew_findings(made_up(skew_members, tmp_path, accuracy=0.19))
+    assert {one.holds for one in found} == {None}
+    assert all(one.ours.startswith("not testable here: 19.0 ± 0.0 and 19.0 ± 0.0") for one in found)

@@ -114,7 +114,8 @@ def to_fld(method: Algorithm) -> float:
     """The distance between clients' models under FLD of the method's own settings and under FedFMRL's plain mean."""
     if not isinstance(method, FedFMRL):
         raise TypeError("this claim is about FedFMRL")
-    plain, fld = replace(method, scheme="mean"), FLD(multi_loss=method.multi_loss, m_c=method.m_c, epochs=method.epochs)
+    plain = replace(method, scheme="mean")
+    fld = FLD(multi_loss=method.multi_loss, m_c=method.m_c, epochs=method.epochs, distance=method.distance)
     rows = [run_method(staged_task(), one, 2, WORK).prediction_rows() for one in (plain, fld)]
     return relative(rows[0], rows[1].double().numpy())
 
@@ -137,7 +138,8 @@ def to_fld_without_contrast(method: Algorithm) -> float:
     stream = ClassStream(tasks=2, rounds=1, order=list(range(CLASSES)))
     task = replace(task, federation=with_class_stream(cast(Federation, task.federation), stream))
     plain = replace(method, m_u=0.0, exemplars=0, exemplar_epochs=0)
-    fld = FLD(layer=method.layer, multi_loss=method.multi_loss, m_c=method.m_c, epochs=method.epochs)
+    same = {name: getattr(method, name) for name in ("layer", "multi_loss", "m_c", "epochs", "distance")}
+    fld = FLD(**same)
     rows = [run_method(task, one, 2, WORK).prediction_rows() for one in (plain, fld)]
     return relative(rows[0], rows[1].double().numpy())
 
@@ -154,7 +156,13 @@ DISTILLATION = {
         Claim("with the plain mean is FLD", to_fld),
         Claim("has a server model that no client changes", to_untaught_server, within=0.0),
     ),
-    "fedrcil": (Claim("without its contrast (m_u = 0) is FLD, also on a stream", to_fld_without_contrast, within=0.0),),
+    "fedrcil": (
+        Claim(
+            "without its contrast (m_u = 0) and exemplars' labels is FLD, also on a stream",
+            to_fld_without_contrast,
+            within=0.0,
+        ),
+    ),
     "fld": (Claim("has the outputs of FedAvg's model as mean outputs of linear models", to_mean_model),),
     "fedmd": (Claim("with one client is self-distillation", to_self_distillation),),
     "fdfaug": (Claim("without its term (gamma = 0) is local training", without_teachers),),

@@ -1,10 +1,18 @@
-"""SVT: the sparse vector technique as a filter, with the semantics of the platform that the study used (NVFlare).
+"""SVT: the sparse vector technique as a filter, with the two semantics that the study's platform (NVFlare) has had.
 
 ``delta = change / steps``; ``n = ceil(fraction d)`` entries pass. The threshold is ``tau + Lap(2 gamma / epsilon)``.
 In passes over all entries that are left, entry i is accepted if ``|clip(delta_i)| + Lap(4 gamma n / epsilon_2) >=
-threshold``, with new noise in every pass and ``epsilon_2 = epsilon (2 n)^(2/3)``, until n are accepted (in the last
-pass a random choice of those). An accepted entry becomes ``clip(delta_i + Lap(2 gamma / noise_var))``, all others
-zero, ``clip`` is to +-gamma, and the result is multiplied by ``steps``.
+threshold``, with new noise in every pass and ``epsilon_2 = epsilon (2 n)^(2/3)``, until n are accepted. An accepted
+entry becomes ``clip(delta_i + Lap(2 gamma / noise_var))``, ``clip`` is to +-gamma, and the result is multiplied by
+``steps``. What happens to the others is the ``semantics``:
+
+- ``newer``: exactly n entries are released (in the last pass a random choice), and all others are zero.
+- ``2.0.16``, the version that the study pins: all entries of the last pass are accepted, so that there are more than
+  n; n of them are drawn **with replacement** and released; rejected entries are zero; and accepted entries that were
+  not drawn **leave as they are, without clip and without noise**. With noise that drowns the comparisons, 75 % of the
+  entries are accepted and 34 % of all leave raw: the update keeps 0.58 of its norm, and models learn.
+
+**Neither is a guarantee of privacy**, and the one of 2.0.16 publishes a third of every update as it is.
 
 Where this misleads: ``noise_var`` is an inverse scale, so a **smaller** one is **more** noise. ``epsilon`` is what the
 threshold spends. The comparisons are given ``epsilon_2``, which at 60 % of 60,000 entries and epsilon 0.1 is already
@@ -20,6 +28,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -38,6 +47,8 @@ class SVT(UpdateFilter):
         noise_var: The budget of a released value, despite its name: less is more noise.
         gamma: The largest change per step that is released.
         tau: The threshold before noise.
+        semantics: What becomes of entries that are not released: ``newer`` sets all of them to zero; ``2.0.16``, which
+            the study had, draws the released ones with replacement and lets accepted ones that were not drawn pass raw.
         whole_weights: Filter the weights instead of their difference to those received.
     """
 
@@ -47,35 +58,65 @@ class SVT(UpdateFilter):
     gamma: Positive = 1e-5
     tau: NonNegative = 1e-6
     whole_weights: bool = False
+    semantics: Literal["newer", "2.0.16"] = "newer"
 
     def filter_changes(self, changes: Tensor, generator: torch.Generator) -> Tensor:
-        """The accepted entries with noise, and zeros."""
+        """The released entries with noise, zeros, and with the semantics of 2.0.16 entries as they were."""
         exact = changes.double()
-        accepted = self.accepted_entries(exact, generator)
-        noisy = exact[accepted] + laplace(len(accepted), 2 * self.gamma / self.noise_var, generator)
         passed = torch.zeros_like(exact)
-        passed[accepted] = noisy.clamp(-self.gamma, self.gamma)
+        if self.semantics == "newer":
+            released = self.accepted_entries(exact, generator)
+        else:
+            accepted = self.accepted_in_whole_passes(exact, generator)
+            passed[accepted] = exact[accepted]
+            released = accepted
+            if len(accepted):  # an entry that is drawn twice is released once
+                drawn = torch.zeros(len(accepted), dtype=torch.bool)
+                drawn[torch.randint(len(accepted), (self._count(exact),), generator=generator)] = True
+                released = accepted[drawn]
+        noisy = exact[released] + laplace(len(released), 2 * self.gamma / self.noise_var, generator)
+        passed[released] = noisy.clamp(-self.gamma, self.gamma)
         return passed.to(changes.dtype)
 
-    def accepted_entries(self, changes: Tensor, generator: torch.Generator) -> Tensor:
-        """The positions of the accepted entries.
+    def _count(self, changes: Tensor) -> int:
+        """How many entries are asked for."""
+        return math.ceil(self.fraction * len(changes) - 1e-9)
 
-        The pass in which an entry exceeds the threshold is geometric, so it is drawn at once, with a random order
-        inside a pass. An entry that no number of passes would let through is not accepted.
+    def accepted_in_whole_passes(self, changes: Tensor, generator: torch.Generator) -> Tensor:
+        """The positions of all entries that are accepted until there are enough: the last pass counts as a whole.
 
         Args:
             changes: One client's changes per step.
             generator: The client's randomness.
         """
-        count = math.ceil(self.fraction * len(changes) - 1e-9)
+        passes = self._passes(changes, generator)[0]
+        last = passes.kthvalue(self._count(changes)).values
+        return ((passes <= last) & passes.isfinite()).nonzero().squeeze(1)
+
+    def accepted_entries(self, changes: Tensor, generator: torch.Generator) -> Tensor:
+        """The positions of the accepted entries, as many as are asked for, in a random order inside a pass.
+
+        Args:
+            changes: One client's changes per step.
+            generator: The client's randomness.
+        """
+        passes, order = self._passes(changes, generator)
+        first = (passes + order).topk(self._count(changes), largest=False).indices
+        return first[passes[first].isfinite()]
+
+    def _passes(self, changes: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """The pass in which each entry exceeds the threshold, and a random order.
+
+        That pass is geometric, so it is drawn at once. It is infinite for an entry that no number of passes would let
+        through.
+        """
+        count = self._count(changes)
         threshold = self.tau + float(laplace(1, 2 * self.gamma / self.epsilon, generator))
         scale = 4 * self.gamma * count / (self.epsilon * (2 * count) ** (2 / 3))
         lacking = (threshold - changes.abs().clamp(max=self.gamma)) / scale
         never = torch.where(lacking > 0, torch.log1p(-0.5 * torch.exp(-lacking.clamp(min=0))), lacking - math.log(2))
         draws = torch.rand(2, len(changes), generator=generator, dtype=torch.float64)
-        passes = torch.where(never < 0, torch.ceil((1 - draws[0]).log() / never).clamp(min=1), math.inf)
-        first = (passes + draws[1]).topk(count, largest=False).indices
-        return first[passes[first].isfinite()]
+        return torch.where(never < 0, torch.ceil((1 - draws[0]).log() / never).clamp(min=1), math.inf), draws[1]
 
 
 def laplace(count: int, scale: float, generator: torch.Generator) -> Tensor:

@@ -52,8 +52,11 @@ FILTERS: dict[str, list[dict[str, Any]]] = {
     "percentile 70": [{"name": "percentile", "percentile": 70}],
     "svt": [{"name": "svt"}],
     "svt, gamma 0.01": [{"name": "svt", "gamma": 0.01}],
+    "svt 2.0.16": [{"name": "svt", "semantics": "2.0.16"}],
 }
-"""The document's filters."""
+"""The document's filters; 2.0.16 is what its platform did."""
+LEARNS = ("percentile 70", "svt 2.0.16")
+"""Filters that let enough through to learn from."""
 SCORE = "global_model/global_test/accuracy"
 FIGURE = "accuracy_against_bytes.svg"
 
@@ -135,6 +138,11 @@ def findings(values: Mapping[str, Sequence[float]], sent: Mapping[str, Sequence[
         ours = f"{mean_text(values[label])} and {mean_text(plain)}"
         found.append(ahead_finding(says, ours, values[label], plain, by=-0.03))
     for label in (label for label in values if label in FILTERS):
+        if label in LEARNS:
+            says = f"Models learn through {label}: it is at most 10 points below plain updates."
+            ours = f"{mean_text(values[label])} and {mean_text(plain)}"
+            found.append(ahead_finding(says, ours, values[label], plain, by=-0.1))
+            continue
         says = f"Hardly anything is learnt through {label}: it is at least 10 points below plain updates."
         ours = f"{mean_text(plain)} and {mean_text(values[label])}"
         found.append(ahead_finding(says, ours, plain, values[label], by=0.1))
@@ -142,5 +150,5 @@ def findings(values: Mapping[str, Sequence[float]], sent: Mapping[str, Sequence[
 
 
 STUDIES = (
-    Study("codecs", "accuracy against bytes with every codec, on CIFAR-10 (54 runs, 12 minutes)", _run, _members),
+    Study("codecs", "accuracy against bytes with every codec, on CIFAR-10 (57 runs, 13 minutes)", _run, _members),
 )

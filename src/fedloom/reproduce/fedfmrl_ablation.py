@@ -13,6 +13,7 @@ from fedloom.reproduce.fedfmrl_study_runs import (
     CLASSES,
     COMMUNAL,
     DISTILS,
+    EARLIER,
     EPOCHS,
     IMAGES,
     MIXES,
@@ -21,6 +22,7 @@ from fedloom.reproduce.fedfmrl_study_runs import (
     SERVER_EPOCHS,
     Results,
     accuracy_text,
+    baseline_row,
     bytes_text,
     client_finding,
     clients_of,
@@ -37,12 +39,16 @@ from fedloom.reproduce.published_tables import published
 from fedloom.reproduce.study import StudyFinding, StudyOutcome, StudyRequest, StudyTable, ahead_finding, mean_text
 from fedloom.runs.plans.plan import Member
 
-ISOLATED, FEDAVG, MEAN, MEAN_MS, MIX, MIX_MS = (
+ISOLATED, LABELS, FEDAVG, MEAN, MEAN_MS, MIX, MIX_RAW, MIX_LABEL, MIX_FAST, MIX_MS = (
     "isolated",
+    "isolated, communal labels",
     "FedAvg",
     "mean (FLD)",
     "mean, multi-scale",
     "mix",
+    "mix, raw outputs, drawn in every step",
+    "mix, server's label",
+    "mix, O_diff 1",
     "mix, multi-scale (FedFMRL)",
 )
 SERVER, PLAIN_SERVER = "server only", "server only, O_diff 1"
@@ -56,10 +62,14 @@ def ablation_members(data: str) -> list[Member]:
     alone = {"name": "fedfmrl", "scheme": "mean", "server_epochs": MIXING_STEPS * SERVER_EPOCHS}
     methods: dict[str, dict[str, Any]] = {
         ISOLATED: {"name": "local"},
+        LABELS: {"name": "local", "communal_epochs": DISTILS["epochs"]},
         FEDAVG: {"name": "fedavg"},
         MEAN: {"name": "fld", **DISTILS},
         MEAN_MS: {"name": "fld", "multi_loss": "B", **DISTILS},
         MIX: {"name": "fedfmrl", **MIXES},
+        MIX_RAW: {"name": "fedfmrl", **EARLIER, **MIXES},
+        MIX_LABEL: {"name": "fedfmrl", "alpha_loss": "server-label", **MIXES},
+        MIX_FAST: {"name": "fedfmrl", "o_diff": 1.0, **MIXES},
         MIX_MS: {"name": "fedfmrl", "multi_loss": "B", **MIXES},
         SERVER: alone,
         PLAIN_SERVER: {**alone, "o_diff": 1.0},
@@ -70,10 +80,10 @@ def ablation_members(data: str) -> list[Member]:
 
 def ablation_table(data: str, results: Results) -> StudyTable:
     """A row per method: accuracy of clients and server, what the document prints, and bytes."""
-    rows, reported = [], published("fedfmrl").tables[data]
+    reported, rows = published("fedfmrl").tables[data], list[tuple[str, ...]]()
     for label, some in results.items():
         idle = label in (SERVER, PLAIN_SERVER)
-        has_server = label not in (ISOLATED, MEAN, MEAN_MS)
+        has_server = label not in (ISOLATED, LABELS, MEAN, MEAN_MS)
         rows.append(
             (
                 label,
@@ -84,6 +94,7 @@ def ablation_table(data: str, results: Results) -> StudyTable:
             )
         )
     columns = ("method", "clients", "server's model", "document: clients / global", SENT)
+    rows.append(baseline_row([results[ISOLATED]] * 2, len(columns)))
     return StudyTable(f"{data}: accuracy (%) on the test set, and bytes up and down", columns, tuple(rows))
 
 
@@ -111,6 +122,9 @@ def ablation_findings(results: Results) -> list[StudyFinding]:
         client_finding(results, "Multi-scale distillation is above plain FLD (chapter 7).", MEAN_MS, MEAN),
         client_finding(results, "Control: mixing is above the plain mean, without multi-scale.", MIX, MEAN),
         client_finding(results, "Control: mixing is above the plain mean, with multi-scale.", MIX_MS, MEAN_MS),
+        client_finding(results, "Control: mixing is above the earlier reading of equation 6.6.", MIX, MIX_RAW),
+        client_finding(results, "Control: the server's label is above the earlier reading.", MIX_LABEL, MIX_RAW),
+        client_finding(results, "Control: FedFMRL is above communal labels without any exchange.", MIX_MS, LABELS),
     ]
     ours, alone = servers_of(results[MIX_MS]), servers_of(results[SERVER])
     clients = clients_of(results[MIX_MS])
@@ -130,6 +144,7 @@ def ablation_findings(results: Results) -> list[StudyFinding]:
             fmean(ours) > fmean(alone),
         )
     )
+    found += difference_findings(results)
     for label in (MIX, MIX_MS):
         sent, model = (fmean(one.bytes for one in results[name]) for name in (label, FEDAVG))
         found.append(
@@ -140,6 +155,17 @@ def ablation_findings(results: Results) -> list[StudyFinding]:
             )
         )
     return found
+
+
+def difference_findings(results: Results) -> list[StudyFinding]:
+    """What the document says of O_diff, by which the server divides its gradients."""
+    divided, plain = servers_of(results[SERVER]), servers_of(results[PLAIN_SERVER])
+    ours = f"{mean_text(divided)} and {mean_text(plain)}"
+    server = ahead_finding("The server's model is better with O_diff 20 than with O_diff 1.", ours, divided, plain)
+    divided, plain = clients_of(results[MIX]), clients_of(results[MIX_FAST])
+    ours = f"{mean_text(divided)} with O_diff 20, {mean_text(plain)} with O_diff 1."
+    same = abs(fmean(divided) - fmean(plain)) < 0.01
+    return [server, StudyFinding("Clients are not sensitive to O_diff (their means are within a point).", ours, same)]
 
 
 def run_ablation(request: StudyRequest) -> StudyOutcome:

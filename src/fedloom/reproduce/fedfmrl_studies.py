@@ -8,17 +8,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedloom.reproduce.fedfmrl_ablation import MEAN, MEAN_MS, MIX_MS, ablation_members, run_ablation
+from fedloom.reproduce.fedfmrl_ablation import LABELS, MEAN, MEAN_MS, MIX_MS, ablation_members, run_ablation
+from fedloom.reproduce.fedfmrl_readings import reading_members, run_readings
 from fedloom.reproduce.fedfmrl_study_runs import (
     CLASSES,
     COMMUNAL,
     DISTILS,
+    EARLIER,
     IMAGES,
     MIXES,
     SENT,
     SKEWED_COMMUNAL,
     Results,
     accuracy_text,
+    baseline_row,
     client_finding,
     clients_of,
     data_of,
@@ -37,9 +40,16 @@ from fedloom.runs.plans.plan import Member
 
 SCHEMES = ("A", "A-normalised", "B", "C", "mean")
 ALPHAS = ("closed-form", "gaussian", "learned")
+READINGS: dict[str, dict[str, Any]] = {
+    "learned, drawn in every step": {"alpha_drawn": "every-step"},
+    "learned, raw outputs": {"alpha_loss": "raw"},
+    "learned, raw outputs, drawn in every step": EARLIER,
+}
+"""Other readings of equation 6.6 and algorithm 9; the last is the earlier one."""
 CAPS = (0.1, 0.4, 0.8)
 SMALL_CAP = 0.1
 SKEWS = (0.25, 1.0)
+MIX_MS_EARLIER = "mix, multi-scale, raw outputs, drawn in every step"
 
 
 def mixing_members(data: str) -> list[Member]:
@@ -47,6 +57,7 @@ def mixing_members(data: str) -> list[Member]:
     task = equal_clients(data)
     settings: dict[str, dict[str, Any]] = {f"scheme {one}": {"scheme": one} for one in SCHEMES if one != "mean"}
     settings |= {f"alpha {source}": {"alpha": source} for source in ALPHAS if source != "learned"}
+    settings |= {f"alpha {label}": reading for label, reading in READINGS.items()}
     settings |= {f"a_cap {cap:g}": {"a_cap": cap} for cap in CAPS if cap != 0.8}
     settings[f"scheme A, a_cap {SMALL_CAP:g}"] = {"scheme": "A", "a_cap": SMALL_CAP}
     methods = {label: {"name": "fedfmrl", **MIXES, **one} for label, one in settings.items()}
@@ -60,6 +71,8 @@ def skew_members(data: str) -> list[Member]:
         MEAN: {"name": "fld", **DISTILS},
         MEAN_MS: {"name": "fld", "multi_loss": "B", **DISTILS},
         MIX_MS: {"name": "fedfmrl", "multi_loss": "B", **MIXES},
+        MIX_MS_EARLIER: {"name": "fedfmrl", "multi_loss": "B", **EARLIER, **MIXES},
+        LABELS: {"name": "local", "communal_epochs": DISTILS["epochs"]},
     }
     return [
         fmrl_member(f"beta {beta:g}, {label}", skewed_clients(data, beta), method)
@@ -73,12 +86,12 @@ def mixing_tables(results: Results) -> list[StudyTable]:
     learned = results["scheme C"]
     schemes = {scheme: results[f"scheme {scheme}"] for scheme in SCHEMES}
     schemes[f"A, a_cap {SMALL_CAP:g}"] = results[f"scheme A, a_cap {SMALL_CAP:g}"]
-    alphas = {one: results.get(f"alpha {one}", learned) for one in ALPHAS}
+    alphas = {one: results.get(f"alpha {one}", learned) for one in (*ALPHAS, *READINGS)}
     caps = {f"{cap:g}": results.get(f"a_cap {cap:g}", learned) for cap in CAPS}
     tables = []
     for name, cells in (("scheme", schemes), ("alpha", alphas), ("a_cap", caps)):
         reported = published("fedfmrl").tables[name]
-        rows = [
+        rows: list[tuple[str, ...]] = [
             (
                 label,
                 accuracy_text(some, clients_of(some)),
@@ -89,6 +102,7 @@ def mixing_tables(results: Results) -> list[StudyTable]:
             for label, some in cells.items()
         ]
         columns = (name, "clients", "server's model", "document", SENT)
+        rows.append(baseline_row([learned] * 2, len(columns)))
         tables.append(StudyTable(f"{name}: accuracy (%), and bytes up and down", columns, tuple(rows)))
     return tables
 
@@ -101,6 +115,10 @@ def mixing_findings(results: Results, classes: int) -> list[StudyFinding]:
         client_finding(results, "Scheme B is above scheme A.", "scheme B", "scheme A"),
         client_finding(results, "Control: scheme C is above the plain mean.", "scheme C", "scheme mean"),
         client_finding(results, "Learned alpha is above Gaussian alpha.", "scheme C", "alpha gaussian"),
+        *(
+            client_finding(results, f"Control: learned alpha is above {label}.", "scheme C", f"alpha {label}")
+            for label in READINGS
+        ),
         client_finding(results, "Gaussian alpha is above the closed form.", "alpha gaussian", "alpha closed-form"),
         client_finding(results, "a_cap 0.8 is above a_cap 0.1.", "scheme C", "a_cap 0.1"),
         client_finding(results, "a_cap 0.8 is above a_cap 0.4.", "scheme C", "a_cap 0.4"),
@@ -116,12 +134,13 @@ def mixing_findings(results: Results, classes: int) -> list[StudyFinding]:
 def skew_table(results: Results) -> StudyTable:
     """A row per method: our accuracy and the document's for each beta."""
     rows, reported = [], published("fedfmrl").tables["beta"]
-    for label in (MEAN, MEAN_MS, MIX_MS):
+    for label in (MEAN, MEAN_MS, MIX_MS, MIX_MS_EARLIER, LABELS):
         cells = [results[f"beta {beta:g}, {label}"] for beta in SKEWS]
         ours = [accuracy_text(some, clients_of(some)) for some in cells]
         said = [reported.text(f"{beta:g}", label) for beta in SKEWS]
         rows.append((label, *ours, *said, sent_text(cells[0])))
     columns = ("method", *(f"beta {b:g}" for b in SKEWS), *(f"document, {b:g}" for b in SKEWS), SENT)
+    rows.append(baseline_row([results[f"beta {beta:g}, {MEAN}"] for beta in SKEWS], len(columns)))
     return StudyTable("clients' accuracy (%), and bytes up and down", columns, tuple(rows))
 
 
@@ -140,6 +159,9 @@ def skew_findings(results: Results) -> list[StudyFinding]:
                 f"{beta}, {MEAN_MS}",
             )
         )
+        for says, other in (("the earlier reading", MIX_MS_EARLIER), ("communal labels without any exchange", LABELS)):
+            sentence = f"Control, {beta}: FedFMRL is above {says}."
+            found.append(client_finding(results, sentence, f"{beta}, {MIX_MS}", f"{beta}, {other}"))
     for label in (MEAN, MIX_MS):
         found.append(client_finding(results, f"{label} rises with beta.", f"{most}, {label}", f"{least}, {label}"))
     return found
@@ -164,22 +186,28 @@ def _run_skew(request: StudyRequest) -> StudyOutcome:
 
 STUDIES = (
     Study(
+        "fedfmrl-readings",
+        "equation 6.6 read as softmax, server's label and raw outputs, and communal labels alone, on digits (66 runs)",
+        run_readings,
+        reading_members,
+    ),
+    Study(
         "fedfmrl-ablation",
-        "mean or mix, multi-scale or not, and the server alone, on CIFAR (24 runs)",
+        "mean or mix, multi-scale or not, communal labels and the server alone, on CIFAR (36 runs)",
         run_ablation,
         lambda request: ablation_members(data_of(request)),
         data=tuple(CLASSES),
     ),
     Study(
         "fedfmrl-mixing",
-        "FedFMRL's schemes, sources of alpha and a_cap, on CIFAR (30 runs)",
+        "FedFMRL's schemes, sources of alpha and a_cap, on CIFAR (39 runs)",
         _run_mixing,
         lambda request: mixing_members(data_of(request)),
         data=tuple(CLASSES),
     ),
     Study(
         "fedfmrl-skew",
-        "FedFMRL and FLD where clients' classes differ, on CIFAR (18 runs)",
+        "FedFMRL and FLD where clients' classes differ, on CIFAR (30 runs)",
         _run_skew,
         lambda request: skew_members(data_of(request)),
         data=tuple(CLASSES),

@@ -13,7 +13,7 @@ from math import isnan, nan
 from statistics import fmean
 from typing import Any
 
-from fedloom.reproduce.study import StudyFinding, StudyRequest, ahead_finding, mean_text
+from fedloom.reproduce.study import BASELINE, StudyFinding, StudyRequest, ahead_finding, baseline_score, mean_text
 from fedloom.runs.plans.plan import Member, folder_name
 from fedloom.runs.results.history import History
 
@@ -26,6 +26,8 @@ CLIENT_SCORE = "client_model/global_test/accuracy/mean"
 SERVER_SCORE = "global_model/global_test/accuracy"
 DISTILS = {"epochs": DISTILLATION_EPOCHS}
 MIXES = {**DISTILS, "server_epochs": SERVER_EPOCHS}
+EARLIER = {"alpha_loss": "raw", "alpha_drawn": "every-step"}
+"""How equation 6.6 and algorithm 9 were read before."""
 MIXING_STEPS = CLIENTS - 1
 SENT = "per client and round"
 """The column of bytes."""
@@ -40,12 +42,14 @@ class FmrlResult:
         server: The accuracy of the server's model.
         bytes: What a client sends and gets in a round.
         diverged: Whether the run stopped because numbers were no longer finite.
+        baseline: The accuracy of always answering the most frequent class.
     """
 
     clients: float
     server: float
     bytes: float
     diverged: bool = False
+    baseline: float = nan
 
 
 Results = Mapping[str, Sequence[FmrlResult]]
@@ -105,7 +109,9 @@ def results_of(histories: Sequence[History]) -> list[FmrlResult]:
         sent = (history.total("bytes_up") + history.total("bytes_down")) / CLIENTS / max(last["round"], 1)
         metrics = last["metrics"]
         clients, server = (metrics.get(name, nan) for name in (CLIENT_SCORE, SERVER_SCORE))
-        found.append(FmrlResult(clients, server, sent, history.stopped is not None))
+        found.append(
+            FmrlResult(clients, server, sent, history.stopped is not None, baseline_score(history, SERVER_SCORE))
+        )
     return found
 
 
@@ -155,6 +161,17 @@ def accuracy_text(results: Sequence[FmrlResult], values: Sequence[float]) -> str
     if lost:
         return f"diverged ({lost} of {len(results)})"
     return "–" if any(map(isnan, values)) else mean_text(values)
+
+
+def baseline_row(groups: Sequence[Sequence[FmrlResult]], columns: int) -> tuple[str, ...]:
+    """The row of the baseline: a cell for each group of runs with the same clients, and – in all other columns.
+
+    Args:
+        groups: One run's results, per column of accuracies.
+        columns: How many columns the table has.
+    """
+    cells = [accuracy_text([], [one.baseline for one in some]) for some in groups]
+    return (BASELINE, *cells, *["–"] * (columns - 1 - len(cells)))
 
 
 def bytes_text(number: float) -> str:

@@ -7,20 +7,26 @@ exemplars and joint training run on the same stream.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from statistics import fmean
 from typing import Any
 
 from fedloom.reproduce.fedrcil_study_runs import (
+    DATA,
     DISTILLATION_EPOCHS,
     EPOCHS,
     EXEMPLARS,
     FEW_IMAGES,
+    IID,
     IMAGES,
+    MANY_EXEMPLARS,
     METHOD,
     SKEWED_DATA,
     TASKS,
     StreamResults,
     above,
+    above_if_learnt,
     accuracies_of,
+    baseline_row,
     bytes_per_round,
     forgets_less,
     forgetting_of,
@@ -30,9 +36,17 @@ from fedloom.reproduce.fedrcil_study_runs import (
     stream_member,
     stream_results,
     stream_task,
+    untestable,
 )
 from fedloom.reproduce.published_tables import published
-from fedloom.reproduce.study import Study, StudyFinding, StudyOutcome, StudyRequest, StudyTable
+from fedloom.reproduce.study import (
+    Study,
+    StudyFinding,
+    StudyOutcome,
+    StudyRequest,
+    StudyTable,
+    mean_text,
+)
 from fedloom.runs.plans.plan import Member
 
 FINE_TUNING, REHEARSAL, JOINT = "fine-tuning (FedAvg)", "FedAvg with exemplars", "joint training"
@@ -44,10 +58,12 @@ STREAM: Mapping[str, dict[str, Any]] = {
     "m_u 0.5, b 1": {"buffer": 1},
     "m_u 0.5, b 2": {"buffer": 2},
     "m_u 0.5, b 3": {"buffer": 3},
-    "m_u 0, labels": {"m_u": 0.0, "exemplar_epochs": EPOCHS},
-    "m_u 0.5, b 4, labels": {"exemplar_epochs": EPOCHS},
+    "m_u 0, labels": {"m_u": 0.0, "exemplar_epochs": EPOCHS[DATA]},
+    "m_u 0.5, b 4, labels": {"exemplar_epochs": EPOCHS[DATA]},
+    "m_u 0.5, b 1, labels": {"exemplar_epochs": EPOCHS[DATA], "buffer": 1},
+    "m_u 0.5, b 4, labels, MSE": {"exemplar_epochs": EPOCHS[DATA], "distance": "mse"},
 }
-"""The runs of FedRCIL on the stream; ``labels``: the passes of the authors' code."""
+"""The runs of FedRCIL on the stream; ``labels``: the passes of the authors' code, ``MSE``: their distillation."""
 MULTI_LOSS: Mapping[str, dict[str, Any]] = {
     "isolated": {"name": "local"},
     "FedAvg": {"name": "fedavg"},
@@ -58,12 +74,15 @@ MULTI_LOSS: Mapping[str, dict[str, Any]] = {
     "m_B": {"name": "fld", "multi_loss": "B"},
     "m_C": {"name": "fld", "multi_loss": "C"},
 }
-SKEWS = (0.25, 1.0)
+SKEWS = (0.25, 1.0, IID)
 """The concentrations beta that the document and this study have in common."""
+SKEWED = {"epochs": DISTILLATION_EPOCHS[SKEWED_DATA]}
+PRINTED, LABELLED = "FedRCIL, as printed", "FedRCIL"
 SKEW_METHODS: Mapping[str, dict[str, Any]] = {
-    "FLD": {"name": "fld", "epochs": DISTILLATION_EPOCHS},
-    "m_B": {"name": "fld", "multi_loss": "B", "epochs": DISTILLATION_EPOCHS},
-    "FedRCIL": dict(METHOD),
+    "FLD": {"name": "fld", **SKEWED},
+    "m_B": {"name": "fld", "multi_loss": "B", **SKEWED},
+    PRINTED: {**METHOD, "exemplars": MANY_EXEMPLARS, **SKEWED},
+    LABELLED: {**METHOD, "exemplars": MANY_EXEMPLARS, "exemplar_epochs": 1, **SKEWED},
 }
 
 
@@ -80,16 +99,21 @@ def stream_members(_: StudyRequest) -> list[Member]:
 
 def multi_loss_members(_: StudyRequest) -> list[Member]:
     """The runs of ``fedrcil-multiloss``: all classes from the beginning."""
-    task, distils = stream_task(stream=False), {"epochs": DISTILLATION_EPOCHS}
+    task, distils = stream_task(stream=False), {"epochs": DISTILLATION_EPOCHS[DATA]}
     return [
         stream_member(label, task, one | (distils if one["name"] == "fld" else {})) for label, one in MULTI_LOSS.items()
     ]
 
 
+def beta_text(beta: float) -> str:
+    """A concentration as tables and labels show it."""
+    return "IID" if beta == IID else f"beta {beta:g}"
+
+
 def skew_members(_: StudyRequest) -> list[Member]:
     """The runs of ``fedrcil-beta``."""
     return [
-        stream_member(f"beta {beta:g}, {label}", stream_task(beta, stream=label == "FedRCIL"), method)
+        stream_member(f"{beta_text(beta)}, {label}", stream_task(beta, stream=method["name"] == "fedrcil"), method)
         for beta in SKEWS
         for label, method in SKEW_METHODS.items()
     ]
@@ -103,6 +127,7 @@ def stream_table(results: StreamResults) -> StudyTable:
         rows.append((label, *after, points_text(forgetting_of(some)), bytes_per_round(some), reported.text(label)))
     tasks = tuple(f"task {number}" for number in range(1, TASKS + 1))
     columns = ("run", *tasks, "forgetting", "bytes per round", "document (task 5)")
+    rows.append(baseline_row([results[FINE_TUNING]], len(columns), first=TASKS))
     return StudyTable("Accuracy on all classes so far after each task (%)", columns, tuple(rows))
 
 
@@ -123,6 +148,13 @@ def stream_findings(results: StreamResults) -> list[StudyFinding]:
             f"{none}, labels",
         ),
         above(results, "Control: with exemplars' labels, FedRCIL is above FedAvg.", f"{usual}, labels", REHEARSAL),
+        above(
+            results,
+            "T8: with exemplars' labels, a buffer of 4 is above a buffer of 1.",
+            f"{usual}, labels",
+            f"{one}, labels",
+        ),
+        above(results, "Control: the authors' MSE is above norms.", f"{usual}, labels, MSE", f"{usual}, labels"),
         above(results, "Control: exemplars' labels alone keep more than the contrast alone.", f"{none}, labels", usual),
         above(results, "Joint training is above FedRCIL.", JOINT, usual),
     ]
@@ -131,11 +163,13 @@ def stream_findings(results: StreamResults) -> list[StudyFinding]:
 def multi_loss_table(results: StreamResults) -> StudyTable:
     """Accuracy and bytes of each method, with the document's accuracy."""
     reported = published("fedrcil").tables["multi_loss"]
-    rows = [
+    rows: list[tuple[str, ...]] = [
         (label, points_text(accuracies_of(some)), bytes_per_round(some), reported.text(label))
         for label, some in results.items()
     ]
-    return StudyTable("Accuracy of clients' models (%)", ("method", "ours", "bytes per round", "document"), tuple(rows))
+    columns = ("method", "ours", "bytes per round", "document")
+    rows.append(baseline_row([results["isolated"]], len(columns)))
+    return StudyTable("Accuracy of clients' models (%)", columns, tuple(rows))
 
 
 def multi_loss_findings(results: StreamResults) -> list[StudyFinding]:
@@ -149,6 +183,8 @@ def multi_loss_findings(results: StreamResults) -> list[StudyFinding]:
         above(results, "m_B is above FedAvg.", "m_B", "FedAvg"),
         above(results, "FLD on outputs is above FLD on the penultimate layer.", "FLD", "FLD, penultimate"),
         above(results, "FLD with a common set is above FLD with class means.", "FLD", "FLD, class means"),
+        above(results, "Isolated clients are above FLD with class means.", "isolated", "FLD, class means"),
+        above(results, "Isolated clients are above FLD on the penultimate layer.", "isolated", "FLD, penultimate"),
     ]
     for label in ("FLD", "m_B"):
         ours, theirs = results[label][0].bytes, results["FedAvg"][0].bytes
@@ -161,22 +197,52 @@ def skew_table(results: StreamResults) -> StudyTable:
     """A row per method: our accuracy and the document's for each beta."""
     rows, reported = [], published("fedrcil").tables["beta"]
     for label in SKEW_METHODS:
-        ours = [points_text(accuracies_of(results[f"beta {beta:g}, {label}"])) for beta in SKEWS]
-        sent = bytes_per_round(results[f"beta {min(SKEWS):g}, {label}"])
-        rows.append((label, *ours, sent, *(reported.text(f"{beta:g}", label) for beta in SKEWS)))
-    betas = [f"beta {beta:g}" for beta in SKEWS]
+        ours = [points_text(accuracies_of(results[f"{beta_text(beta)}, {label}"])) for beta in SKEWS]
+        sent = bytes_per_round(results[f"{beta_text(min(SKEWS))}, {label}"])
+        said = [reported.text("IID" if beta == IID else f"{beta:g}", label) for beta in SKEWS]
+        rows.append((label, *ours, sent, *("–" if label == PRINTED else one for one in said)))
+    betas = [beta_text(beta) for beta in SKEWS]
     columns = ("method", *betas, "bytes per round", *(f"document, {beta}" for beta in betas))
+    rows.append(baseline_row([results[f"{beta}, FLD"] for beta in betas], len(columns)))
     return StudyTable("Accuracy of clients' models (%)", columns, tuple(rows))
 
 
 def skew_findings(results: StreamResults) -> list[StudyFinding]:
     """What the document says of clients whose classes differ."""
-    low, high = (f"beta {beta:g}" for beta in SKEWS)
+    low, high, iid = map(beta_text, SKEWS)
     found = [
-        above(results, f"{label}: accuracy rises with beta.", f"{high}, {label}", f"{low}, {label}")
+        above_if_learnt(results, f"{label}: accuracy rises with beta.", f"{high}, {label}", f"{low}, {label}")
         for label in SKEW_METHODS
     ]
-    return found + [above(results, f"{one}: m_B is above FLD.", f"{one}, m_B", f"{one}, FLD") for one in (low, high)]
+    found += [
+        above_if_learnt(
+            results,
+            f"Control, {one}: exemplars' labels are above FedRCIL as printed.",
+            f"{one}, {LABELLED}",
+            f"{one}, {PRINTED}",
+        )
+        for one in (low, high, iid)
+    ]
+    found += [
+        above_if_learnt(results, f"{one}: m_B is above FLD.", f"{one}, m_B", f"{one}, FLD") for one in (low, high, iid)
+    ]
+    for label in (LABELLED, PRINTED, "m_B"):
+        lost = [
+            a - b
+            for a, b in zip(
+                accuracies_of(results[f"{iid}, {label}"]), accuracies_of(results[f"{high}, {label}"]), strict=True
+            )
+        ]
+        says = f"{label}: about ten points (8 to 12) are lost from IID to beta 1."
+        reason = untestable(results, f"{iid}, {label}", f"{high}, {label}")
+        best = accuracies_of(results[f"{iid}, {label}"])
+        if not reason and fmean(best) < 0.12:  # also a fall to nothing would be less than twelve points
+            reason = (
+                f"not testable here: {mean_text(best)} where clients do not differ is too little to lose that much."
+            )
+        holds = None if reason else 0.08 <= fmean(lost) <= 0.12
+        found.append(StudyFinding(says, reason or f"{mean_text(lost)} points.", holds))
+    return found
 
 
 def _run_stream(request: StudyRequest) -> StudyOutcome:
@@ -199,7 +265,7 @@ def _run_multi_loss(request: StudyRequest) -> StudyOutcome:
 def _run_skew(request: StudyRequest) -> StudyOutcome:
     results = stream_results(request, skew_members(request))
     note = setting_sentence(request.seeds, "all images of CIFAR-100, divided by Dir(beta)", SKEWED_DATA)
-    note += " FedRCIL is on the stream."
+    note += f" FedRCIL is on the stream, with at most {MANY_EXEMPLARS} exemplars."
     title = "FedRCIL: clients whose classes differ"
     table, found = skew_table(results), skew_findings(results)
     return StudyOutcome("fedrcil-beta", title, (table,), tuple(found), (note,), plain_results(results))
@@ -208,7 +274,7 @@ def _run_skew(request: StudyRequest) -> StudyOutcome:
 STUDIES = (
     Study(
         "fedrcil-stream",
-        "FedRCIL on MNIST in 5 tasks: contrast, buffer, exemplars, forgetting, and baselines (36 runs)",
+        "FedRCIL on MNIST in 5 tasks: contrast, buffer, exemplars, forgetting, and baselines (42 runs)",
         _run_stream,
         stream_members,
     ),
@@ -220,7 +286,7 @@ STUDIES = (
     ),
     Study(
         "fedrcil-beta",
-        "FLD, multi-scale FLD and FedRCIL where clients' classes differ, on CIFAR-100 (18 runs)",
+        "FLD, multi-scale FLD and FedRCIL where clients' classes differ, on CIFAR-100 (36 runs)",
         _run_skew,
         skew_members,
     ),

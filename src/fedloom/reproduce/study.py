@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from math import nan
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -142,6 +143,19 @@ def mean_text(values: Sequence[float], scale: float = 100.0) -> str:
     """Mean ± standard deviation over seeds, in percentage points."""
     some = f" ± {scale * stdev(values):.1f}" if len(values) > 1 else ""
     return f"{scale * fmean(values):.1f}{some}"
+
+
+BASELINE = "baseline: majority class"
+"""The row of what answering without a model scores."""
+
+
+def baseline_score(history: History, metric: str) -> float:
+    """What the first baseline of a run's task scored; NaN where it was not measured.
+
+    Args:
+        metric: The full name of the metric.
+    """
+    return next((float(one["metrics"].get(metric, nan)) for one in history.baselines), nan)
 
 
 def gaps_of(one: Sequence[float], other: Sequence[float]) -> list[float]:

@@ -43,9 +43,9 @@ def test_scheme_a_by_hand():
 
 
 def test_scheme_b_by_hand():
-    """Of two clients the others are the other one: each pair of mixed outputs, halved."""
-    one = torch.tensor([[2.0, 0.0], [1.0, 0.0], [0.0, 2.4]])
-    two = torch.tensor([[2.5, 0.5], [0.0, 2.0], [0.0, 0.0]])
+    """Of two clients the others are the other one, and have 1 - alpha; client n has alpha. The pair is halved."""
+    one = torch.tensor([[2.0, 1.0], [1.0, 0.0], [0.0, 1.6]])
+    two = torch.tensor([[1.5, 0.5], [2.0, -2.0], [0.0, 4.0]])
     assert torch.allclose(mix_with_others(OUTPUTS, ALPHA), (one + two) / 2)
 
 

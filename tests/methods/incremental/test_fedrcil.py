@@ -98,7 +98,7 @@ def test_without_its_contrast_it_is_fld(multi_loss):
     for task in [conv_task()] if multi_loss == "B" else [stream_task(), conv_task()]:
         runs = [
             fl.run(task, method, **settings)
-            for method in (fl.FLD(multi_loss=multi_loss), fl.FedRCIL(multi_loss=multi_loss, m_u=0))
+            for method in (fl.FLD(multi_loss=multi_loss), fl.FedRCIL(multi_loss=multi_loss, m_u=0, exemplar_epochs=0))
         ]
         assert runs[0].records == runs[1].records
     first = [fl.run(stream_task(), fl.FedRCIL(m_u=m_u), **{**settings, "rounds": 1}) for m_u in (0, 0.5)]
@@ -112,10 +112,10 @@ def test_without_its_contrast_it_is_fld_with_its_multi_loss_on_a_stream(tmp_path
     """To the byte in both tasks and one round after; without strips, or with the contrast, rows are others."""
     task, work = stream_of_images(), {"epochs": 1, "batch_size": 8, "lr": 0.05}
     methods = {
-        "fedrcil": fl.FedRCIL(m_u=0, multi_loss=multi_loss, m_c=0.4, epochs=2),
+        "fedrcil": fl.FedRCIL(m_u=0, multi_loss=multi_loss, m_c=0.4, epochs=2, exemplar_epochs=0),
         "fld": fl.FLD(multi_loss=multi_loss, m_c=0.4, epochs=2),
         "plain": fl.FLD(epochs=2),
-        "contrast": fl.FedRCIL(multi_loss=multi_loss, m_c=0.4, epochs=2),
+        "contrast": fl.FedRCIL(multi_loss=multi_loss, m_c=0.4, epochs=2, exemplar_epochs=0),
     }
     rows = {
         name: final(tmp_path / name, method, task, local=work, eval_every=1).client_states.rows["row"]
@@ -151,6 +151,40 @@ def test_one_step_adds_the_slope_of_the_contrast(execution):
     assert not torch.allclose(found[0], plain[0], atol=1e-3)
 
 
+def test_without_the_exemplars_labels_a_run_warns_and_with_them_it_does_not(caplog):
+    for epochs, warned in ((0, True), (1, False)):
+        caplog.clear()
+        fl.run(stream_task(), fl.FedRCIL(exemplar_epochs=epochs), rounds=1)
+        assert ("nothing that keeps earlier classes" in caplog.text) is warned
+
+
+@pytest.mark.slow
+def test_five_tasks_are_kept_with_the_exemplars_labels_and_lost_as_printed():
+    """Ten classes in five tasks: as printed at most two tasks' worth is known at the end, with labels most of them."""
+    task = fl.task(
+        "digits", clients=5, partition="iid", communal=0.2, stream={"tasks": 5, "rounds": 3, "order": list(range(10))}
+    )
+    run = {"rounds": 15, "local": {"epochs": 3, "batch_size": 16, "lr": 0.1}, "eval_every": 15}
+    printed, labelled = (
+        fl.run(task, fl.FedRCIL(**one), **run).last("client_model/own_test/accuracy/mean")
+        for one in ({"exemplar_epochs": 0}, {})
+    )
+    assert printed < 0.4
+    assert labelled > 0.8
+
+
+def test_distillation_by_mean_squared_errors_is_one_step_of_their_slope():
+    task = conv_task()
+    some = cohort(task, "loop", LocalWork(steps=1, batch_size=0, lr=0.1))
+    with torch.no_grad():
+        goal = task.model(task.inputs(task.federation.communal)) + 1
+    found = fl.FedRCIL(m_u=0, distance="mse").distil(some, some.spread(task.initial_row()), Message({"outputs": goal}))
+    said = task.model(task.inputs(task.federation.communal))
+    gradients = torch.autograd.grad((said - goal).square().mean(), list(task.model.parameters()))
+    expected = task.initial_row() - 0.1 * torch.cat([g.reshape(-1) for g in gradients])
+    assert torch.allclose(found[0], expected, atol=1e-6)
+
+
 def test_executions_and_workers_agree_on_a_stream(tmp_path):
     method = fl.FedRCIL(exemplars=30, exemplar_epochs=1)
     check_executions_and_workers_agree(tmp_path, method, stream_task(model_options={"hidden": [16]}))
@@ -184,7 +218,9 @@ def test_settings_that_cannot_be_are_refused(settings, says):
 def test_tasks_that_it_cannot_use_are_refused():
     blind = fl.task("digits", clients=3, communal={"share": 0.2, "labelled": False}, stream=STREAM)
     with pytest.raises(FedloomError, match="fedrcil needs the classes of the communal samples"):
-        fl.run(blind, fl.FedRCIL(exemplars=20), rounds=1)
+        fl.run(blind, fl.FedRCIL(exemplars=20, exemplar_epochs=0), rounds=1)
+    with pytest.raises(FedloomError, match=r"exemplar_epochs=1 trains on the labels .* or exemplar_epochs=0"):
+        fl.run(blind, fl.FedRCIL(), rounds=1)
     plain = fl.task("digits", clients=3, communal=0.2)
     with pytest.raises(FedloomError, match=r"exemplars=20: they are chosen when new classes come, .* has no stream"):
         fl.run(plain, fl.FedRCIL(exemplars=20), rounds=1)
@@ -192,4 +228,6 @@ def test_tasks_that_it_cannot_use_are_refused():
         fl.run(stream_task(), fl.FedRCIL(exemplars=5), rounds=1)
     with pytest.raises(FedloomError, match=r"task digits has none: set task\.communal"):
         fl.run(fl.task("digits", clients=3), fl.FedRCIL(), rounds=1)
-    assert np.isfinite(fl.run(blind, fl.FedRCIL(), rounds=2).last("client_model/own_test/accuracy/mean"))
+    assert np.isfinite(
+        fl.run(blind, fl.FedRCIL(exemplar_epochs=0), rounds=2).last("client_model/own_test/accuracy/mean")
+    )

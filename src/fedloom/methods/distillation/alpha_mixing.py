@@ -5,14 +5,19 @@ from a Gaussian, learned from there, or found in closed form. Learning lowers
 
     L(alpha) = -1/M * sum_m sum_k LA_mk * log p_mk + c_n * |alpha|_F      (equation 6.6)
 
-where M counts samples and p are the server's probabilities. **L is linear in alpha but for the norm, and -log p is
-never negative**: with c_n = 0 it is least where each entry of LA is the smaller one of anchor and partner, whatever the
-server thinks of them. Its gradient has the factor 1/M, so that plain SGD hardly moves alpha; Adam moves every entry by
-its rate.
+where M counts samples and p are the server's probabilities. There are three readings of the first term (``AlphaLoss``):
+
+- ``softmax``: a cross-entropy is between distributions, so LA stands for ``softmax(LA)``. This is the default.
+- ``server-label``: the authors' code takes the cross-entropy of ``softmax(LA)`` to the server's label, argmax p.
+- ``raw``: LA are outputs, as they are printed. **L is then linear in alpha but for the norm, and -log p is never
+  negative**: with c_n = 0 it is least where each entry of LA is the smaller one of anchor and partner, whatever the
+  server thinks of them. It is here to be held against the other two.
+
+The gradient has the factor 1/M, so that plain SGD hardly moves alpha; Adam moves every entry by its rate.
 
 The closed form is that of ALFA-Mix (Parvaneh et al., Active Learning by Feature Mixing, CVPR 2022,
 https://arxiv.org/abs/2203.07034). The thesis does not say whose gradient it takes: here it is that of the first term
-of L, downhill, so that closed form and learning have the same aim.
+of L at the anchor, downhill, so that closed form and learning have the same aim.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ import torch
 from torch import Tensor
 
 AlphaOptimizer = Literal["adam", "sgd"]
+AlphaLoss = Literal["softmax", "server-label", "raw"]
 SMALLEST = 1e-8
 """The least alpha that is drawn, as in the code of ALFA-Mix."""
 BELOW_ONE = 1 - 2**-24
@@ -68,7 +74,37 @@ def closed_form_alpha(anchor: Tensor, partner: Tensor, direction: Tensor, epsilo
     return alpha.clamp(0, BELOW_ONE)
 
 
-def alpha_loss(mixed: Tensor, log_probabilities: Tensor, alpha: Tensor, c_n: float) -> Tensor:
+def agreement(mixed: Tensor, log_probabilities: Tensor, reading: AlphaLoss) -> Tensor:
+    """How well each sample's outputs agree with the server, the first term of equation 6.6 without its minus.
+
+    Args:
+        mixed: The outputs, ...×samples×classes.
+        log_probabilities: The log of the server's probabilities, samples×classes.
+        reading: What the outputs stand for.
+    """
+    if reading == "server-label":
+        labels = log_probabilities.argmax(-1, keepdim=True)
+        said = mixed.log_softmax(-1)
+        return said.gather(-1, labels.expand(*said.shape[:-1], 1)).squeeze(-1)
+    return ((mixed if reading == "raw" else mixed.softmax(-1)) * log_probabilities).sum(-1)
+
+
+def downhill(anchor: Tensor, log_probabilities: Tensor, reading: AlphaLoss) -> Tensor:
+    """Where each sample's output should go, for the closed form: the slope of ``agreement`` at the anchor.
+
+    Args:
+        anchor: The outputs, ...×samples×classes.
+        log_probabilities: The log of the server's probabilities, samples×classes.
+        reading: What the outputs stand for.
+    """
+    at = anchor.detach().requires_grad_()
+    (slope,) = torch.autograd.grad(agreement(at, log_probabilities, reading).sum(), at)
+    return slope
+
+
+def alpha_loss(
+    mixed: Tensor, log_probabilities: Tensor, alpha: Tensor, c_n: float, reading: AlphaLoss = "softmax"
+) -> Tensor:
     """L(alpha), equation 6.6.
 
     Args:
@@ -76,9 +112,10 @@ def alpha_loss(mixed: Tensor, log_probabilities: Tensor, alpha: Tensor, c_n: flo
         log_probabilities: The log of the server's probabilities, of the same shape.
         alpha: The ratios that made the mixed outputs.
         c_n: The weight of their norm.
+        reading: What the mixed outputs stand for.
     """
     norm: Tensor = alpha.norm()
-    return c_n * norm - (mixed * log_probabilities).sum() / len(mixed)
+    return c_n * norm - agreement(mixed, log_probabilities, reading).mean()
 
 
 def alpha_rates(epochs: int, lr: float, lr_late: float) -> list[float]:
@@ -100,6 +137,7 @@ def learn_alpha(
     *,
     c_n: float,
     optimizer: AlphaOptimizer = "adam",
+    reading: AlphaLoss = "softmax",
 ) -> Tensor:
     """Alpha after one step down L(alpha) for each of the server's epochs; it is clipped to [0, 1) after each.
 
@@ -110,11 +148,13 @@ def learn_alpha(
         rates: The learning rate of each epoch.
         c_n: The weight of the norm of alpha.
         optimizer: What makes a step of a gradient.
+        reading: What the mixed outputs stand for in L(alpha).
     """
     first, second = torch.zeros_like(alpha), torch.zeros_like(alpha)
     for count, (log_probabilities, rate) in enumerate(zip(teachers, rates, strict=True), start=1):
         alpha = alpha.detach().requires_grad_()
-        (step,) = torch.autograd.grad(alpha_loss(mixture(alpha), log_probabilities, alpha, c_n), alpha)
+        loss = alpha_loss(mixture(alpha), log_probabilities, alpha, c_n, reading)
+        (step,) = torch.autograd.grad(loss, alpha)
         if optimizer == "adam":
             first, second = BETA_1 * first + (1 - BETA_1) * step, BETA_2 * second + (1 - BETA_2) * step.square()
             step = first / (1 - BETA_1**count) / ((second / (1 - BETA_2**count)).sqrt() + SMALLEST)

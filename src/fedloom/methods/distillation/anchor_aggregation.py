@@ -5,8 +5,9 @@ The thesis (chapter 6) tries three, each with ratios alpha of ``alpha_mixing``:
 - A, a weighted average: ``sum_c (1 - alpha_c) * o_c / (N * a_cap)``. **Its weights do not sum to one**: their sum is
   ``(1 - mean of alpha) / a_cap``, about ten if a_cap is 0.1, so that clients chase an anchor that grows tenfold in each
   round. That is what "without normalising" means here. ``normalised_average`` divides by the weights' own sum.
-- B, each client with the mean of the others: ``sum_n ((1 - alpha_n) * o_n + alpha_n * mean_{j != n} o_j) / N``. Where
-  alpha is the same for all clients this is the plain mean.
+- B, each client with the mean of the others: ``sum_n ((1 - alpha_n) * mean_{j != n} o_j + alpha_n * o_n) / N``: the
+  mean of the others is the anchor, as o* is in equation 6.4. Where alpha is the same for all clients this is the plain
+  mean.
 - C, in sequence: the anchor starts as client 1's output and is mixed with client 2's, 3's, ... in turn. Client i has
   the share ``alpha_i * prod_{j > i} (1 - alpha_j)``: **the last clients decide**, and the first are nearly forgotten.
 """
@@ -58,4 +59,4 @@ def mix_with_others(outputs: Tensor, alpha: Tensor) -> Tensor:
         outputs: The clients' outputs, N×samples×classes.
         alpha: Their ratios, of the same shape.
     """
-    return mix(outputs, means_of_others(outputs), alpha).mean(0)
+    return mix(means_of_others(outputs), outputs, alpha).mean(0)

@@ -14,6 +14,13 @@ Psaltis, Federated, Multi-agent, Deep Reinforcement Learning (thesis, 2024; no p
   many epochs, ``server_epochs`` times N-1 in scheme C.
 - After two thirds of its epochs the rate of alpha is "increased to 10" in the thesis, which would end at 0 or 1 in one
   step; ALFA-Mix divides it by 10 instead, and so does ``alpha_lr_late``. The thesis' word is ``alpha_lr_late=10``.
+- The first term of L(alpha) has three readings (``alpha_loss``, explained in ``alpha_mixing``): outputs as a
+  distribution, the server's label as in the authors' code, and raw outputs, which is what the letters say and what
+  makes learning useless.
+- Alpha is drawn once (algorithm 9), not in every mixing step: what one step has learned is where the next one starts,
+  also in the next round. Schemes A and B have one alpha for each place in a round's order of clients. Only where its
+  shape does not fit any more (other communal samples, another number of clients) is it drawn again.
+  ``alpha_drawn=every-step`` is the other reading, with new ratios for every partner.
 - Weights are the run's (``weight_by``) for strips and the plain mean; mixing has no weights. The thesis' are uniform.
 
 The thesis' whole method has strips, too (``multi_loss``; the default is ``none``): chapter 6 prints one loss, which is
@@ -42,9 +49,11 @@ from fedloom.core.server_context import ServerContext
 from fedloom.core.settings import Count, NonNegative, Positive, PositiveShare
 from fedloom.core.task import Task
 from fedloom.methods.distillation.alpha_mixing import (
+    AlphaLoss,
     AlphaOptimizer,
     alpha_rates,
     closed_form_alpha,
+    downhill,
     draw_alpha,
     learn_alpha,
     mix,
@@ -118,9 +127,13 @@ class FedFMRL(FLD):
         multi_loss: How strips of the model's stages are distilled too, as in FLD; the thesis' method has ``B``.
         m_c: The weight of the strips' distance.
         epochs: Passes over the communal set when clients distil.
+        distance: What is distilled of each sample, as in FLD.
         scheme: How outputs become one anchor: ``A`` (as printed: its weights do not sum to one), ``A-normalised``,
             ``B``, ``C``, or the plain ``mean``.
         alpha: Where the ratios come from: ``learned`` (drawn, then learned), ``gaussian`` (drawn) or ``closed-form``.
+        alpha_loss: What mixed outputs stand for in equation 6.6: ``softmax`` of them, a distribution;
+            ``server-label``, a prediction of the server's label; or ``raw``.
+        alpha_drawn: When ratios are drawn: ``once``, or for ``every-step``.
         a_cap: The largest ratio that is drawn, and the length of the move in closed form.
         c_n: The weight of the norm of alpha while it is learned.
         alpha_lr: The learning rate of alpha.
@@ -143,6 +156,8 @@ class FedFMRL(FLD):
 
     scheme: Literal["A", "A-normalised", "B", "C", "mean"] = "C"
     alpha: Literal["learned", "gaussian", "closed-form"] = "learned"
+    alpha_loss: AlphaLoss = "softmax"
+    alpha_drawn: Literal["once", "every-step"] = "once"
     a_cap: PositiveShare = 0.8
     c_n: NonNegative = 0.01
     alpha_lr: Positive = 0.1
@@ -186,49 +201,70 @@ class FedFMRL(FLD):
             weight_decay=self.server_weight_decay,
         )
         teacher = CommunalTeacher(server["row"], replies.context, work, self.o_diff)
-        state = {"outputs": self.anchor(replies, teacher), "row": teacher.row}
+        anchor, alpha = self.anchor(replies, teacher, server.get("alpha"))
+        state = {"outputs": anchor, "row": teacher.row} | ({} if alpha is None else {"alpha": alpha})
         return state | {name: replies.mean(name) for name in replies.tensors if name != "outputs"}
 
-    def anchor(self, replies: Replies, teacher: CommunalTeacher) -> Tensor:
-        """What clients should say of the communal samples: samples×classes. The teacher trains meanwhile.
+    def anchor(
+        self, replies: Replies, teacher: CommunalTeacher, alpha: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """What clients should say of the communal samples, samples×classes, and alpha. The teacher trains meanwhile.
 
         Args:
             replies: What the clients sent.
             teacher: The server's model.
+            alpha: The ratios so far; without any of the right shape they are drawn.
         """
-        outputs, generator = replies["outputs"], replies.context.generator("alpha")
+        outputs = replies["outputs"]
         if self.scheme == "mean" or len(outputs) == 1:
             teacher.train(self.server_epochs)
-            return replies.mean("outputs")
+            return replies.mean("outputs"), alpha
+        shape, generator = (
+            outputs.shape[1:] if self.scheme == "C" else outputs.shape,
+            replies.context.generator("alpha"),
+        )
+        again = self.alpha_drawn == "every-step"
+        if again or alpha is None or alpha.shape != shape:
+            alpha = draw_alpha(shape, self.a_cap, generator)
         if self.scheme == "C":
             anchor = outputs[0]
-            for partner in outputs[1:]:
-                anchor = self._mix(anchor, partner, partial(mix, anchor, partner), teacher, generator)
-            return anchor
-        if self.scheme == "B":
-            partners, mixture = means_of_others(outputs), partial(mix_with_others, outputs)
-        else:
-            partners, mixture = torch.zeros_like(outputs), partial(normalised_average, outputs)
-            if self.scheme == "A":
-                mixture = partial(weighted_average, outputs, a_cap=self.a_cap)
-        return self._mix(outputs, partners, mixture, teacher, generator)
+            for place, partner in enumerate(outputs[1:]):
+                if again and place:
+                    alpha = draw_alpha(shape, self.a_cap, generator)
+                mixture = partial(mix, anchor, partner)
+                alpha = self._ratios(alpha, anchor, partner, mixture, teacher)
+                anchor = mixture(alpha)
+            return anchor, alpha
+        starts, partners, blend = self._all_at_once(outputs)
+        alpha = self._ratios(alpha, starts, partners, blend, teacher)
+        return blend(alpha), alpha
 
-    def _mix(
+    def _all_at_once(self, outputs: Tensor) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
+        """What schemes A and B mix with what, and how: each client's anchor and partner, and the mixture."""
+        if self.scheme == "B":
+            return means_of_others(outputs), outputs, partial(mix_with_others, outputs)
+        mixture = partial(normalised_average, outputs)
+        if self.scheme == "A":
+            mixture = partial(weighted_average, outputs, a_cap=self.a_cap)
+        return outputs, torch.zeros_like(outputs), mixture
+
+    def _ratios(
         self,
+        alpha: Tensor,
         anchor: Tensor,
         partner: Tensor,
         mixture: Callable[[Tensor], Tensor],
         teacher: CommunalTeacher,
-        generator: torch.Generator,
     ) -> Tensor:
-        """One mixing step: the mixture that the ratios of ``anchor`` and ``partner`` make."""
+        """The ratios of one mixing step, which starts with those of the step before."""
         if self.alpha == "closed-form":
             teacher.train(self.server_epochs)
-            return mixture(closed_form_alpha(anchor, partner, teacher.log_probabilities(), self.a_cap))
-        alpha = draw_alpha(anchor.shape, self.a_cap, generator)
+            aim = downhill(anchor, teacher.log_probabilities(), self.alpha_loss)
+            return closed_form_alpha(anchor, partner, aim, self.a_cap)
         if self.alpha == "gaussian":
             teacher.train(self.server_epochs)
-            return mixture(alpha)
+            return alpha
         lectures = teacher.lectures(self.server_epochs)
         rates = alpha_rates(self.server_epochs, self.alpha_lr, self.alpha_lr_late)
-        return mixture(learn_alpha(alpha, mixture, lectures, rates, c_n=self.c_n, optimizer=self.alpha_optimizer))
+        settings: dict[str, Any] = {"c_n": self.c_n, "optimizer": self.alpha_optimizer, "reading": self.alpha_loss}
+        return learn_alpha(alpha, mixture, lectures, rates, **settings)

@@ -13,8 +13,9 @@ With ``common=false`` there is no communal set: clients send the mean outputs of
 their counts, and distil the mean of each sample's class on their own data.
 
 Psaltis, Federated, Multi-agent, Deep Reinforcement Learning (thesis, 2024; no public link known), chapters 6 and
-7. The distances are Euclidean norms per sample, although the thesis calls them L_KL. The thesis weights clients alike
-(``weight_by = "uniform"``); how long clients distil it does not say (``epochs``).
+7. The distances are Euclidean norms per sample, although the thesis calls them L_KL; the authors' code takes the mean
+squared error instead (``distance=mse``, of outputs or features; strips keep their norm). The thesis weights clients
+alike (``weight_by = "uniform"``); how long clients distil it does not say (``epochs``).
 """
 
 from __future__ import annotations
@@ -64,6 +65,16 @@ def distances(found: Tensor, goal: Tensor) -> Tensor:
     return apart
 
 
+def squared_errors(found: Tensor, goal: Tensor) -> Tensor:
+    """Each sample's mean squared error.
+
+    Args:
+        found: n×...
+        goal: The same shape.
+    """
+    return (found - goal).flatten(1).square().mean(1)
+
+
 @dataclass(frozen=True)
 class FLD(CommunalDistillation):
     """Clients distil the mean of what all models say of the communal set.
@@ -75,6 +86,7 @@ class FLD(CommunalDistillation):
             own from the first stage to the last, ``C`` from the last to the first.
         m_c: The weight of the strips' distance.
         epochs: Passes over the communal set when clients distil.
+        distance: What ``l_dis`` is of each sample: the Euclidean ``norm``, or the mean squared error (``mse``).
     """
 
     receives: ClassVar[Declared] = {
@@ -97,6 +109,7 @@ class FLD(CommunalDistillation):
     multi_loss: Literal["none", "A", "B", "C"] = "none"
     m_c: NonNegative = 0.1
     epochs: Count = 1
+    distance: Literal["norm", "mse"] = "norm"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -176,11 +189,12 @@ class FLD(CommunalDistillation):
             message: The lesson.
         """
         goal, known = message[self.subject], message.get("known")
+        of_each = distances if self.distance == "norm" else squared_errors
         seen = cohort.task.federation.seen if self.layer == "output" else None
 
         def loss(net: Network, x: Inputs, y: Tensor, _: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
             label = y if known is None else y.clamp(min=0)  # of classes; a sample without a label has none
-            apart = distances(of_seen(self._answer(net, x), seen), of_seen(goal[label], seen))
+            apart = of_each(of_seen(self._answer(net, x), seen), of_seen(goal[label], seen))
             if self.multi_loss == "A":
                 of_stages = strip_distances(net.at({}).stages(x)[1], message["strips"][y])
                 apart = apart + self.m_c * sum(of_stages) / len(of_stages)

@@ -4,8 +4,8 @@ Clients meet the classes task by task (``task.stream``). A round is that of ``fl
 train on their own data and send what their models say of the exemplars; the server takes the mean; clients then
 minimise ``l_dis + m_c * l_mul + m_u * l_con`` on the exemplars. ``l_con`` (``retention.py``) holds features near the
 anchors of up to ``buffer`` earlier tasks: the means over clients in the last round of each. It is 0 in the first task
-and for samples of new classes. With m_u = 0, and without a stream, this is ``fld`` with its multi-loss (the default is
-``multi_loss=none``).
+and for samples of new classes. Without the exemplars' labels, and with m_u = 0 or without a stream, this is ``fld``
+with its multi-loss (the default is ``multi_loss=none``).
 
 The exemplars are the communal samples of all classes so far. With ``exemplars = M`` they are at most M after the first
 round of a task, equally many per class, chosen by herding on the mean features when new classes come.
@@ -14,13 +14,16 @@ Psaltis, Federated, Multi-agent, Deep Reinforcement Learning (thesis, 2024; no p
 are what the head sees; the authors' code contrasts the whole map of the last stage. The negative
 of equation 7.5 is the anchor of the previous round of this task; here it is that of this round, which clients have
 just got to distil. It is one round newer, and it exists in a task's first round too, where the thesis' does not.
-The authors' code, not the thesis, also trains on the labels of exemplars, after every local epoch; ``exemplar_epochs``
-passes are made here after all of them. Outputs of classes to
-come are sent with the others, and are not distilled.
+**Nothing in the thesis' algorithm 15 keeps old classes**: exemplars are distilled to the mean of models that have just
+been trained on new ones. The authors' code also trains on the exemplars' labels, after every local epoch, and so does
+this method by default: ``exemplar_epochs`` passes after all local epochs. Without (``exemplar_epochs=0``, as printed)
+only the last task is known at the end, and a run says so. Their code distils by mean squared errors
+(``distance=mse``). Outputs of classes to come are sent with the others, and are not distilled.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -45,6 +48,8 @@ from fedloom.methods.incremental.herding import require_exemplar_per_class
 from fedloom.methods.incremental.retention import retention
 from fedloom.methods.requirements import require_equal_features, require_features, require_labels_of_communal
 
+log = logging.getLogger("fedloom")
+
 ABOUT_SAMPLES = ("outputs", "features", "strips", "positions", "samples", "past", "past_known")
 """Tensors of the server's state that have an entry per exemplar."""
 
@@ -63,7 +68,8 @@ class FedRCIL(FLD):
         buffer: How many earlier tasks are remembered.
         tau: The temperature of the contrast.
         exemplars: How many exemplars there are at most; 0 keeps all communal samples.
-        exemplar_epochs: Passes over the exemplars and their labels after clients' own training.
+        exemplar_epochs: Passes over the exemplars and their labels after clients' own training; 0 is as printed.
+        distance: What is distilled of each sample: the Euclidean ``norm``, or the mean squared error (``mse``).
     """
 
     receives: ClassVar[Declared] = {
@@ -84,7 +90,7 @@ class FedRCIL(FLD):
     buffer: Count = 4
     tau: Positive = 0.5
     exemplars: WholeNumber = 0
-    exemplar_epochs: WholeNumber = 0
+    exemplar_epochs: WholeNumber = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -93,8 +99,18 @@ class FedRCIL(FLD):
 
     def check(self, task: Task, work: LocalWork) -> None:
         super().check(task, work)
-        if self.exemplars or self.exemplar_epochs:
+        if self.exemplar_epochs and not task.federation.communal_labelled:
+            raise FedloomError(
+                f"exemplar_epochs={self.exemplar_epochs} trains on the labels of communal samples, but those of task "
+                f"{task.name} have none: set task.communal.labelled = true, or exemplar_epochs=0."
+            )
+        if self.exemplars:
             require_labels_of_communal("fedrcil", task)
+        if task.federation.seen is not None and not self.exemplar_epochs:
+            log.warning(
+                "fedrcil without the labels of exemplars (exemplar_epochs=0) has nothing that keeps earlier classes: "
+                "expect that only those of the last task are known"
+            )
         if self.exemplars:
             require_exemplar_per_class(self.exemplars, task)
             if task.federation.seen is None:
