@@ -24,7 +24,7 @@ from fedloom.data.folder import read_arrays
 from fedloom.data.from_arrays import samples_from_arrays
 from fedloom.data.remote_federation import join_columns
 from fedloom.data.tables.schema import DataSchema, InputColumn, SampleColumns, dtype_name
-from fedloom.data.tables.tables import is_table, read_table
+from fedloom.data.tables.tables import is_table, read_table, table_header
 from fedloom.data.tables.under_schema import check_columns, conforming_inputs, read_under_schema
 
 
@@ -103,6 +103,30 @@ def without_targets(federation: Federation, positions: Tensor, setting: str) -> 
         raise FedloomError(f"{setting}: only classes can be left out, and these targets are not classes.")
     y[positions] = IGNORED
     return replace(federation, columns={**federation.columns, "y": y})
+
+
+def has_targets(path: Path, table: TableColumns = USUAL_COLUMNS) -> bool:
+    """Whether a file of samples has targets: the array ``y``, or all columns of the target.
+
+    Args:
+        path: An NPZ file or a table; one that does not exist is refused when it is read.
+        table: Which columns of a table are not inputs.
+    """
+    if not path.is_file():
+        return True
+    if is_table(path):
+        return set(table.target.split(",")) <= set(table_header(path))
+    return "y" in read_arrays(path, (), ("y",))
+
+
+def have_targets(federation: Federation, positions: Tensor) -> bool:
+    """Whether some samples have targets; those that were left out are all ``IGNORED``.
+
+    Args:
+        positions: The samples; without any, nothing is missing.
+    """
+    y = federation.columns["y"][positions]
+    return not len(y) or target_kind(federation.columns["y"]) not in ("classes", "tokens") or bool((y != IGNORED).any())
 
 
 def read_public_file(

@@ -11,6 +11,9 @@ from fedloom.core.model.stages import stage_names
 from fedloom.core.network import feature_width
 from fedloom.core.task import Task
 
+WITH_STAGES = ("resnet8", "resnet14", "resnet20", "resnet-small", "mini-mobilenet", "mini-efficientnet")
+"""The built-in models that name their stages."""
+
 
 def require_body_and_head(algorithm: Algorithm, task: Task) -> None:
     """Refuse a model that is not a body and a head."""
@@ -49,7 +52,10 @@ def require_stages(name: str, task: Task) -> None:
     try:
         stage_names(task.model)
     except FedloomError as error:
-        raise FedloomError(f"{name} looks at the stages of a model: {error}") from None
+        raise FedloomError(
+            f"{name} looks at the stages of a model: use --model {WITH_STAGES[0]} (of the built-in ones "
+            f"{', '.join(WITH_STAGES)} have stages, for images), or name them, since {error}"
+        ) from None
 
 
 def require_communal(name: str, task: Task) -> None:

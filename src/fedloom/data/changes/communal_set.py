@@ -21,7 +21,14 @@ from fedloom.core.settings import OpenShare, WholeNumber, check_settings, check_
 from fedloom.core.targets import target_kind
 from fedloom.data.carve import carve
 from fedloom.data.federation import Federation, Ragged
-from fedloom.data.public_samples import USUAL_COLUMNS, TableColumns, append_samples, read_public_file, without_targets
+from fedloom.data.public_samples import (
+    USUAL_COLUMNS,
+    TableColumns,
+    append_samples,
+    has_targets,
+    read_public_file,
+    without_targets,
+)
 
 SETTING = "communal"
 
@@ -33,7 +40,7 @@ class Communal:
     Args:
         share: The share of each client's training samples that is set aside.
         path: A file of samples instead: an NPZ file, or a table if the task's data are one.
-        labelled: Whether the samples keep their labels.
+        labelled: Whether the samples keep their labels; a file without targets has none to keep.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
@@ -85,19 +92,21 @@ def with_communal_set(
     """
     if len(federation.communal):
         raise FedloomError("communal: these data have a communal set already: leave out communal or the other setting.")
+    labelled = communal.labelled
     if communal.share is not None:
         left, chosen = carve(federation, communal.share, SETTING, seed)
         source = f"{communal.share:.4g} of every client's training samples"
     else:
         path = Path(str(communal.path)).expanduser()
-        samples = read_public_file(path, federation, communal.labelled, table)
+        labelled = labelled and has_targets(path, table)
+        samples = read_public_file(path, federation, labelled, table)
         left, chosen = append_samples(federation, samples, SETTING, path.name)
         source = path.name
-    if not communal.labelled:
+    if not labelled:
         left = without_targets(left, chosen, SETTING)
     note = f"communal: {len(chosen):,} samples that everyone may see, {source}"
-    notes = (*left.notes, f"{note}{'' if communal.labelled else ', without labels'}.")
-    return replace(left, communal=chosen, communal_labelled=communal.labelled, notes=notes)
+    notes = (*left.notes, f"{note}{'' if labelled else ', without labels'}.")
+    return replace(left, communal=chosen, communal_labelled=labelled, notes=notes)
 
 
 def with_communal(federation: Federation, per_class: int, seed: int = 0) -> Federation:

@@ -22,7 +22,14 @@ from fedloom.data.carve import carve
 from fedloom.data.changes.communal_set import share_as_table
 from fedloom.data.datasets.dataset import dataset
 from fedloom.data.federation import Federation
-from fedloom.data.public_samples import USUAL_COLUMNS, TableColumns, append_samples, read_public_file, without_targets
+from fedloom.data.public_samples import (
+    USUAL_COLUMNS,
+    TableColumns,
+    append_samples,
+    has_targets,
+    read_public_file,
+    without_targets,
+)
 from fedloom.data.tables.schema import SampleColumns
 
 SETTING = "server_set"
@@ -36,7 +43,7 @@ class ServerSet:
         share: The share of each client's training samples, or of the other data set's (all of them by default).
         data: The name of another data set.
         path: A file of samples: an NPZ file, or a table if the task's data are one.
-        labelled: Whether the samples keep their labels.
+        labelled: Whether the samples keep their labels; a file without targets has none to keep.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
@@ -78,26 +85,28 @@ def with_server_set(
         seed: The seed of the choice.
         table: Which columns of a table are not inputs.
     """
+    labelled = server.labelled
     if server.data is not None:
         samples, source = _of_data_set(federation, server, seed), dataset(server.data).name
         left, chosen = append_samples(federation, samples, SETTING, source)
     elif server.path is not None:
         path = Path(server.path).expanduser()
         source = path.name
-        samples = read_public_file(path, federation, server.labelled, table)
+        labelled = labelled and has_targets(path, table)
+        samples = read_public_file(path, federation, labelled, table)
         left, chosen = append_samples(federation, samples, SETTING, source)
     else:
         left, chosen = carve(federation, server.share or 0.0, SETTING, seed)
         source = f"{server.share:.4g} of every client's training samples"
-    if not server.labelled:
+    if not labelled:
         left = without_targets(left, chosen, SETTING)
     note = f"server_set: {len(chosen):,} samples that only the server has, {source}"
-    notes = (*left.notes, f"{note}{'' if server.labelled else ', without labels'}.")
+    notes = (*left.notes, f"{note}{'' if labelled else ', without labels'}.")
     classes = server.classes(federation.classes)
     return replace(
         left,
         server=chosen,
-        server_labelled=server.labelled,
+        server_labelled=labelled,
         server_classes=classes,
         server_is_foreign=server.data is not None,
         notes=notes,

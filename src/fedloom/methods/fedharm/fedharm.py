@@ -83,7 +83,7 @@ class FedHARM(CommunalDistillation):
     }
 
     a: Share = 0.5
-    k: Count | Annotated[tuple[Count, ...], MinLen(1)] = 16
+    k: Count | Annotated[tuple[Count, ...], MinLen(1)] = 128
     align: Literal["identity", "kl", "last"] | dict[str, tuple[int, ...]] = "identity"
     descriptor: Literal["gradient", "pool", "maps"] = "gradient"
     epochs: Count = 1
@@ -198,8 +198,17 @@ class FedHARM(CommunalDistillation):
         for count, size in zip(counts, sizes if self.align != "kl" else [min(sizes)] * blocks, strict=True):
             if count > size:
                 raise FedloomError(
-                    f"k takes {count} entries of a block's map, but a map of {name} has {size}: give a smaller k."
+                    f"k takes {count} entries of a block's map, but a map of {name} has {size}: give a smaller k"
+                    f"{self._largest(sizes, blocks)}."
                 )
+
+    def _largest(self, sizes: Sequence[int], blocks: int) -> str:
+        """The largest k that fits maps of these sizes, for an error; nothing where k is a number for each block."""
+        if not isinstance(self.k, int):
+            return ""
+        limits = [min(sizes)] * blocks if self.align == "kl" else sizes
+        most = min(size // 2**block for block, size in enumerate(limits))
+        return f", at most {most} (fedharm:k={most})" if most else ", or another model"
 
     # -- the clients' half
 

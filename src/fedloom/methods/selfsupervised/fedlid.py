@@ -68,7 +68,7 @@ class FedLID(TwoViews):
     projection: Count = 126
     temperature: Positive = 0.5
     server_loss: Literal["simclr", "supervised"] = "simclr"
-    server_epochs: WholeNumber = 5
+    server_epochs: WholeNumber = 60
     server_lr: Positive | None = None
     server_batch: WholeNumber = 256
     share: PositiveShare = 1.0
