@@ -52,7 +52,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "rounds": GROUND | {"training", "channel", "secure", "privacy", "baselines"},
     "engines": GROUND | {"training", "secure", "rounds"},
     "data": GROUND | {"plotting"},
-    "tasks": GROUND | {"plotting", "data", "models", "losses", "metrics", "selection", "training", "web"},
+    "tasks": GROUND | {"plotting", "data", "models", "losses", "metrics", "baselines", "selection", "training", "web"},
     "config": RUNS - {"config", "runs"},
     "runs": RUNS - {"runs"},
     "reports": RUNS | {"web"},

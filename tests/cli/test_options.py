@@ -14,7 +14,14 @@ def test_the_command_line_names_a_selector_with_settings(tmp_path, fedloom):
     words = ["run", *SMALL, "--selection", "poc:candidates=4,by_size=true", "--number", "2", "--out", tmp_path / "a"]
     done = fedloom(*words)
     assert done.returncode == 0, done.stderr
-    selection = {"name": "powerofchoice", "fraction": 1.0, "number": 2, "candidates": 4, "by_size": True}
+    selection = {
+        "name": "powerofchoice",
+        "fraction": 1.0,
+        "number": 2,
+        "candidates": 4,
+        "by_size": True,
+        "loss_on": "validation",
+    }
     assert fl.History.load(tmp_path / "a").config["selection"] == {**selection, "estimate": "full"}
     words = [
         "run",

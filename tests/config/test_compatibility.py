@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -276,7 +277,7 @@ def test_a_selector_that_asks_single_clients_for_losses_goes_with_no_sum(step, s
 class Naps(fl.ChannelStep):
     """A user's step after which some clients do not answer; no part of the library knows it."""
 
-    summable: ClassVar[bool] = True
+    grants: ClassVar[Collection[fl.Fact]] = (fl.Fact.ADDABLE,)
     breaks: ClassVar[Facts] = {fl.Fact.ALL_ANSWER: "lets clients sleep: let them wake up"}
 
 
@@ -296,3 +297,61 @@ def test_a_part_of_a_users_own_is_refused_by_parts_that_do_not_know_it(method, s
 
 def test_a_part_of_a_users_own_runs_where_nobody_needs_what_it_breaks():
     check_compatibility(resolve({"channel": [Naps()]}), FedAvg(), small_task(), "loop", deployed=False)
+
+
+# -- overrides
+
+
+class HalfTrust(fl.Aggregator):
+    """A user's rule that trusts clients by what others sent, and does not say so."""
+
+    def trust(self, rows, context):
+        return (rows.norm(dim=1) <= rows.norm(dim=1).median()).double()
+
+
+class EvenTrust(HalfTrust):
+    grants: ClassVar[Collection[fl.Fact]] = (fl.Fact.OWN_INFLUENCE,)
+
+
+class OtherNoise(fl.PrivateMean):
+    def __call__(self, rows, weights, context):
+        return weights @ rows
+
+
+class OtherLocalNoise(fl.LocalNoise):
+    def encode(self, rows, sender):
+        return rows, {}
+
+
+class Poisoned(fl.Adversary):
+    def poison_message(self, wave, context):
+        return wave.message
+
+
+def test_a_trust_of_a_users_own_goes_before_no_private_mean_until_it_promises():
+    private = {"selection": "poisson", "eval_every": 0}
+    check_refusal(
+        "and halftrust has a trust of its own, which may depend on what others sent",
+        "fedavg",
+        **{**PRIVATE, "aggregation": [HalfTrust(), "privatemean"]},
+    )
+    config = resolve({**private, "aggregation": [EvenTrust(), "privatemean"]})
+    check_compatibility(config, FedAvg(), small_task(), "loop", deployed=False)
+
+
+def test_a_part_with_other_code_than_its_ledger_counts_is_refused():
+    check_refusal("^othernoise overrides __call__, and the ledger of privatemean", "fedavg", aggregation=OtherNoise())
+    check_refusal(
+        "^otherlocalnoise overrides encode, and the client_ledgers of localnoise",
+        "fedavg",
+        channel=[OtherLocalNoise()],
+    )
+
+
+def test_a_server_that_may_send_other_bytes_to_each_client_goes_with_no_sum():
+    check_refusal(
+        "and poisoned may send other bytes to each client",
+        "fedavg",
+        channel=["securesum"],
+        adversary=Poisoned(),
+    )

@@ -16,7 +16,7 @@ from fedloom.core.facts import Fact, broken_facts, holds, needed_facts
 
 FUNCTIONS = {"start", "broadcast", "client_update", "aggregate", "weights_for"}
 HOOKS = {"check", "adapt_task", "prelude", "play", "is_finished", "prepare_cohort", "server"}
-STATEMENTS = {"turns", "receives", "sends", "keeps", "needs", "breaks", "grants"}
+STATEMENTS = {"turns", "steps_per_turn", "receives", "sends", "keeps", "needs", "breaks", "grants"}
 
 
 def test_a_method_has_few_names():

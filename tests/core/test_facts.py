@@ -16,19 +16,24 @@ from fedloom.config.composition_page import built_in_methods, built_in_parts
 from fedloom.config.resolve import resolve
 from fedloom.conformance.overlapping_task import overlapping_task
 from fedloom.core.facts import (
+    ADVERSARY_PROMISES,
+    AGGREGATOR_PROMISES,
     CLIENT_HALF,
     IMPLIED,
     METHOD_PROMISES,
     SELECTOR_PROMISES,
     SERVER_HALF,
+    STEP_PROMISES,
     Fact,
     Facts,
     NamedPart,
     broken_facts,
     conflict,
     holds,
+    is_about,
     needed_facts,
 )
+from fedloom.registry.kinds import AGGREGATORS, ATTACKS, CHANNEL_STEPS, METHODS, SELECTORS
 from support.synthetic import small_task
 
 # -- what classes state
@@ -207,6 +212,7 @@ def test_a_part_is_named_after_its_class_unless_users_call_it_otherwise():
 def every_part() -> Iterator[NamedPart]:
     """Every part that comes with the library, and what a run adds to them: its task, its place, its weights."""
     yield from (built_in_methods() | built_in_parts()).values()
+    yield NamedPart.of(fl.FedSeq(chains=[[0, 1], [2, 3]], encrypt=True))
     task = small_task()
     drifts = replace(task, federation=replace(task.federation, later=((2, task.federation),)))
     mixed = fl.task("digits", clients=2, models={"mlp": [0], "logistic": [1]})
@@ -218,7 +224,7 @@ def every_part() -> Iterator[NamedPart]:
 BUILT_IN = list(every_part())
 NEEDED = {fact for part in BUILT_IN for fact in part.needs}
 BROKEN = {fact for part in BUILT_IN for fact in part.breaks}
-USE = re.compile(r"holds\(Fact\.(\w+)|Fact\.(\w+) in needed_facts")
+USE = re.compile(r"holds\(Fact\.(\w+)|Fact\.(\w+) in (?:needed_facts|part\.breaks)")
 
 
 def used_facts() -> set[Fact]:
@@ -251,3 +257,49 @@ def test_every_reason_reads_as_a_clause_behind_the_name_of_its_part(text):
     assert not re.search(r"\.( |$)", text), "conflict ends the sentence"
     assert not text.endswith(",")
     assert not advice or advice[0].islower()
+
+
+# -- promises of every kind of part
+
+KINDS = (
+    (METHODS, METHOD_PROMISES),
+    (SELECTORS, SELECTOR_PROMISES),
+    (AGGREGATORS, AGGREGATOR_PROMISES),
+    (CHANNEL_STEPS, STEP_PROMISES),
+    (ATTACKS, ADVERSARY_PROMISES),
+)
+OVERRIDES = [
+    pytest.param(registry[name], promises, fact, function, id=f"{name}-{fact.name}-{function}")
+    for registry, promises in KINDS
+    for name in registry.builtin
+    for fact, (functions, _) in promises.items()
+    for function in sorted(functions)
+]
+
+
+@pytest.mark.parametrize(("kind", "promises", "fact", "function"), OVERRIDES)
+def test_no_promise_of_any_part_outlives_an_override_and_its_author_can_make_it_again(kind, promises, fact, function):
+    body = {function: getattr(kind, function, None)}
+    overrides = type("Overrides", (kind,), body)
+    again = type("Again", (kind,), {**body, "grants": (fact,)})
+    assert fact in broken_facts(overrides(), promises)
+    assert fact not in broken_facts(again(), promises)
+
+
+def test_a_part_that_overrides_nothing_breaks_no_promise_of_its_base():
+    assert not broken_facts(type("Idle", (fl.Adversary,), {})()).keys() & ADVERSARY_PROMISES.keys()
+    assert holds(Fact.OWN_INFLUENCE, type("Idle", (fl.Aggregator,), {"__call__": fl.Mean.__call__})())
+
+
+def test_a_stage_that_keeps_what_clients_trained_needs_whole_models_without_saying_so():
+    keeps = type("Keeps", (fl.PredictionStage,), {"after_update": lambda *_: None})
+    assert (needed_facts(keeps()).keys(), needed_facts(fl.PredictionStage())) == ({Fact.SAME_WEIGHTS}, {})
+
+
+def test_what_a_class_states_of_a_function_ends_with_an_override_of_it():
+    blind = {"__call__": lambda *_: fl.Choice([0]), "grants": (Fact.BLIND_DRAW,)}
+    assert is_about(fl.Poisson(), "draws", "__call__")
+    assert is_about(fl.Random(), "draws", "__call__"), "its base states what subclasses do"
+    assert not is_about(type("Own", (fl.Poisson,), blind)(), "draws", "__call__")
+    assert not is_about(type("Own", (fl.Random,), blind)(), "draws", "__call__")
+    assert is_about(type("Own", (fl.Poisson,), {**blind, "draws": fl.Poisson.draws})(), "draws", "__call__")

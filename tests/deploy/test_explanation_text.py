@@ -73,6 +73,15 @@ def test_that_the_server_reads_the_models_inside_chains_is_explained(tmp_path):
     assert "What the sum hides" not in text
 
 
+def test_who_reads_what_in_encrypted_chains_is_explained(tmp_path):
+    text = " ".join(explain_path(site_folder(tmp_path, "fedseq:chains=[[0,1,2]],encrypt=true")).split())
+    assert "through the server, which cannot read them" in text
+    assert "which can read them" not in text
+    assert "The server reads the model at the end of each chain" in text
+    assert "the model of the site before it, sealed" in text
+    assert "lets go relay" in text
+
+
 def test_a_run_that_the_policy_refuses_is_explained_so(tmp_path):
     text = explain_path(site_folder(tmp_path, methods=["fedavg"]))
     assert "refuses the whole run: it takes part in the method fedavg, and this run's is scaffold." in text

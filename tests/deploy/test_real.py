@@ -86,6 +86,7 @@ THREE_MODELS: dict[str, Any] = {
     [
         pytest.param("fedrep", {}, marks=pytest.mark.exhaustive),
         ("fedseq", {}),
+        pytest.param("fedseq:chains=[[2,0,1]],encrypt=true", {}, id="fedseq-encrypted-chain"),
         ("fedavg+fedpredict", {}),
         pytest.param("fedavg", UNEQUAL, id="fedavg-one-has-three-quarters"),
         pytest.param("scaffold", UNEQUAL, id="scaffold-one-has-three-quarters"),

@@ -6,12 +6,21 @@ from dataclasses import replace
 import pytest
 
 import fedloom as fl
+from fedloom.config.resolve import resolve
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, holds
 from fedloom.core.task import Task
+from fedloom.engines.inline import Inline
 from fedloom.privacy.client_ledger import SampleLedger
 from fedloom.privacy.sample_privacy import SamplePrivacy
 from fedloom.privacy.sampling import sampling_rate
+from fedloom.registry.kinds import METHODS
+from fedloom.rounds.answers import Answers
+from fedloom.rounds.loop import play_prelude, play_round
+from fedloom.rounds.run_state import initial_state
+from fedloom.runs.prepare import prepare
 from fedloom.training.local_trainer import LocalTrainer
+from fedloom.training.threads import single_thread
 from support.synthetic import Branching, federation, mlp
 
 PRIVACY = {"noise": 1.0, "clip": 1.0}
@@ -152,3 +161,52 @@ class LargerBatches(fl.FedAvg):
 def test_batches_of_another_size_than_the_ledger_counts_are_refused(task):
     with pytest.raises(FedloomError, match=r"batch_size=0, and the privacy of samples is counted for .* set local"):
         run(task, LargerBatches())
+
+
+# -- methods that train more than once
+
+
+def _promises(name):
+    try:
+        return holds(Fact.ONLY_TRAINING, METHODS.make(name))
+    except FedloomError:  # a method that needs settings
+        return False
+
+
+TRAIN_ONLY = [name for name in METHODS if _promises(name)]
+
+
+@pytest.mark.parametrize("name", TRAIN_ONLY)
+@pytest.mark.slow
+def test_no_client_makes_more_steps_in_a_round_than_its_method_states(name):
+    """Noise for a target is planned for as many."""
+    task = fl.task("digits", clients=6, server_set={"share": 0.1})
+    method = METHODS.make({"name": name, **({"threshold": 150} if name.startswith("fedhybrid") else {})})
+    run = prepare(task, method, resolve({"rounds": 1, "eval_every": 0, "local": {"epochs": 2}})).composition
+    state, most = initial_state(run), []
+    collect = Answers.collect
+
+    def note(*args, **more):
+        answers = collect(*args, **more)
+        most.extend(zip(answers.arrived.ids, answers.arrived.steps.tolist(), strict=True))
+        return answers
+
+    with pytest.MonkeyPatch.context() as patch, single_thread():
+        engine = Inline(run.runtime())
+        play_prelude(run, engine, state)
+        patch.setattr(Answers, "collect", staticmethod(note))
+        play_round(run, engine, state)
+    sizes = run.training_federation(1).train.sizes.tolist()
+    assert most
+    for client in {client for client, _ in most}:
+        made = [steps for one, steps in most if one == client]
+        assert len(made) <= run.algorithm.turns
+        assert max(made) <= run.algorithm.steps_per_turn(run.setting.work, sizes[client])
+
+
+@pytest.mark.parametrize("method", ["fedrep", "ditto:personal_epochs=3"])
+def test_a_target_lasts_for_all_rounds_of_a_method_that_trains_twice(method):
+    history = fl.run(fl.task("digits", clients=4), method, rounds=3, eval_every=0, sample_privacy={"epsilon": 8.0})
+    assert history.stopped is None
+    assert not any("excluded" in record for record in history.records)
+    assert 7.5 < history.last("privacy/sample_epsilon") <= 8.0

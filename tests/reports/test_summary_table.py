@@ -109,8 +109,49 @@ def test_verdict_says_who_cannot_be_told_apart() -> None:
 def test_two_seeds_are_not_enough_for_a_small_lead() -> None:
     """The old rule called this a win: a lead of a point, and a standard deviation of half of one."""
     text = verdict({"a": [run([0.80]), run([0.81])], "b": [run([0.79]), run([0.795])]})
-    assert "a has the highest mean" in text
-    assert "it cannot be told apart from b" in text
+    assert "a is ahead in these runs" in text
+    assert "two seeds do not establish a lead" in text
+
+
+def test_three_seeds_are_the_least_for_a_claim() -> None:
+    """Two equal leads of ten points are no claim; with a third seed they are one if they are alike enough."""
+    ahead, base = [0.80, 0.8001, 0.8002], [0.70, 0.70, 0.70]
+    two, three = (
+        {
+            name: [run([value], seed=n) for n, value in enumerate(values[:count])]
+            for name, values in (("a", ahead), ("b", base))
+        }
+        for count in (2, 3)
+    )
+    assert "two seeds do not establish a lead" in verdict(two)
+    assert not any(row["established"] for row in evidence(two))
+    assert "a is best" in verdict(three)
+
+
+def test_losers_that_are_established_are_named_where_the_best_is_not() -> None:
+    runs = {
+        "a": [run([0.80 + 0.001 * n], seed=n) for n in range(5)],
+        "b": [run([0.80 + 0.001 * (n % 3)], seed=n) for n in range(5)],
+        "c": [run([0.50 + 0.002 * n], seed=n) for n in range(5)],
+    }
+    text = verdict(runs)
+    assert "cannot be told apart from b" in text
+    assert "It is better than c." in text
+
+
+def test_more_seeds_are_not_offered_for_models_that_are_equal_with_every_seed() -> None:
+    equal = {name: [run([0.8], seed=n) for n in range(3)] for name in ("a", "b")}
+    text = verdict(equal)
+    assert "a and b are level at 80.0 ± 0.0 % with every seed." in text
+    assert "More seeds" not in text
+
+
+def test_a_method_that_answers_one_class_for_everything_is_named_first() -> None:
+    constant, learnt = run([0.9], seed=0), run([0.8], seed=0)
+    constant.confusion, learnt.confusion = [[90, 0], [10, 0]], [[80, 10], [5, 5]]
+    assert verdict({"a": [constant], "b": [learnt]}).startswith("a answers one class for every test sample.")
+    constant.confusion = [[90, 0], [0, 0]]  # there is one class only: nothing else could be answered
+    assert "one class" not in verdict({"a": [constant], "b": [learnt]})
 
 
 def test_seeds_are_paired_by_their_numbers_and_not_by_their_order() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 import fedloom as fl
+from fedloom.core.errors import FedloomError
+from fedloom.reproduce.flow_studies import _between_finding, _falling_finding, _rounds_finding, _worst_finding
 from fedloom.reproduce.flow_study_runs import (
     BATCH,
     LARGEST,
@@ -14,11 +16,12 @@ from fedloom.reproduce.flow_study_runs import (
     corpus_setting,
     group_table,
     member,
-    slope,
+    round_changes,
+    share_of_rounds_above,
     withheld_action,
 )
 from fedloom.reproduce.studies import STUDIES
-from fedloom.reproduce.study import StudyRequest
+from fedloom.reproduce.study import StudyRequest, run_study
 from fedloom.tasks.flows.synthetic.client_sizes import group, thresholds
 
 
@@ -39,10 +42,31 @@ def test_a_value_is_the_mean_of_a_group_over_the_last_five_rounds():
     assert group_table("t", values).rows == (("m", "40.0", "40.0", "20.0"),)
 
 
-def test_a_curve_that_falls_late_has_a_negative_slope():
-    rising, falling = [0.0, *(i / 10 for i in range(9))], [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.3, 0.2, 0.1]
-    assert slope(history(rising, rising), "small") > 0
-    assert slope(history(falling, falling), "small") < 0
+def test_claims_about_rounds_are_tested_round_by_round():
+    """What falls from round 2 to 3 and rises on average does not "fall in every round"."""
+    mostly_rising, falling = history([0.0, 0.1, 0.3, 0.2], [0.0] * 4), history([0.0, 0.4, 0.3, 0.1], [0.0] * 4)
+    assert round_changes(mostly_rising, "small") == [pytest.approx(0.2), pytest.approx(-0.1)]
+    assert not _falling_finding({"m": [falling, mostly_rising]}, "small", "m").holds
+    assert "75 % of the rounds" in _falling_finding({"m": [falling, mostly_rising]}, "small", "m").ours
+    assert _falling_finding({"m": [falling]}, "small", "m").holds
+    assert share_of_rounds_above(falling, mostly_rising, "small") == pytest.approx(1 / 3)
+    runs = {"a": [falling], "b": [mostly_rising]}
+    assert _rounds_finding(runs, "small", "a", "b", "some", 0.0).holds
+    assert not _rounds_finding(runs, "small", "a", "b", "many", 0.5).holds
+
+
+def test_a_printed_range_is_tested_at_both_ends_and_the_worst_against_all():
+    values = {name: {"big": [value] * 3} for name, value in (("a", 0.504), ("b", 0.5), ("c", 0.48))}
+    assert _between_finding(values, "big", "a", "b", 0.001, 0.006).holds
+    assert not _between_finding(values, "big", "a", "c", 0.001, 0.006).holds
+    assert not _between_finding(values, "big", "b", "a", 0.001, 0.006).holds
+    assert _worst_finding(values, "big", "c").holds
+    assert not _worst_finding(values, "big", "b").holds
+
+
+def test_subkinds_of_n8n_are_refused_and_not_the_study_of_kinds(tmp_path):
+    with pytest.raises(FedloomError, match="Study flows-subkind has no data 'n8n': use synthetic"):
+        run_study(STUDIES["flows-subkind"], StudyRequest(1, tmp_path, data="n8n"))
 
 
 def test_a_margin_is_said_in_the_sentence():

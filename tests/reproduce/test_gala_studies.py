@@ -39,15 +39,35 @@ def test_clients_count_by_labels_or_by_labels_times_nodes():
     assert _weighted_mean(ROWS, GALA, "global_accuracy") == pytest.approx((10 * 0.5 + 6 * 0.7 + 81 * 0.1) / 97)
 
 
-def test_a_method_with_phases_gets_the_documents_first_tolerance():
+def test_a_method_with_phases_gets_the_documents_first_tolerance_for_each_test():
     plan = GalaPlan("cora", (TrainingCase(8),), (AVG, GALA, MOST, NONE_P))
     labels = [member.label for member in plan.members()]
     assert labels == [
         "fedavgexit+own K=8 E=3",
         "fedgala:first_tolerance=0.001+own K=8 E=3",
+        "fedgala:first_tolerance=0.01+own K=8 E=3",
         "fedgala:augment=own,first_tolerance=0.001+own K=8 E=3",
+        "fedgala:augment=own,first_tolerance=0.01+own K=8 E=3",
         "fedgalap:augment=none,first_tolerance=0.001+own K=8 E=3",
+        "fedgalap:augment=none,first_tolerance=0.01+own K=8 E=3",
     ]
+    one_for_both = GalaPlan("pubmed", (TrainingCase(8),), (GALA,))
+    assert [member.label for member in one_for_both.members()] == ["fedgala:first_tolerance=0.0001+own K=8 E=3"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (DATA_FOLDER / "cora.npz").is_file(), reason="Cora is not in the data folder")
+def test_without_exits_all_clients_train_to_the_last_round(monkeypatch):
+    """A tolerance of 0 is never reached: the reading in which nobody leaves in phase 3."""
+    monkeypatch.setenv("FEDLOOM_DATA", str(DATA_FOLDER))
+    task = fl.task("cora", clients=4)
+    stays, leaves = (
+        fl.run(task, fl.FedGala(tolerance=tolerance, first_tolerance=0.01), rounds=40, eval_every=40)
+        for tolerance in (0.0, 1e-2)
+    )
+    assert stays.records[-1]["round"] == 40
+    assert len(stays.records[-1]["selected"]) == 4
+    assert leaves.total("steps") < stays.total("steps")
 
 
 @pytest.mark.parametrize("name", [name for name in STUDIES if name.startswith("gala")])

@@ -32,6 +32,15 @@ def test_a_run_goes_on_to_the_bytes_of_a_longer_one(method, settings, task, tmp_
     assert gone_on.records == long.records
 
 
+def test_more_rounds_of_a_run_that_was_never_scored_play_no_round_again(task, tmp_path):
+    """Its last round was not evaluated for being the last, so that a longer run has the same."""
+    fl.run(task, rounds=2, eval_every=0, out=tmp_path / "short")
+    fl.resume(tmp_path / "short", rounds=3)
+    fl.run(task, rounds=3, eval_every=0, out=tmp_path / "long")
+    assert written(tmp_path / "short") == written(tmp_path / "long")
+    assert len((tmp_path / "short" / "timings.jsonl").read_text().splitlines()) == 3  # a line for every round played
+
+
 def test_a_run_that_was_stopped_goes_on_further_too_and_a_second_stop_is_no_matter(task, tmp_path):
     fl.run(task, rounds=5, out=tmp_path / "long")
     with pytest.raises(KeyboardInterrupt):

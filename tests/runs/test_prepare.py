@@ -51,3 +51,9 @@ def test_a_run_has_the_ledgers_of_all_that_adds_noise_at_clients():
     plan = planned_run(config, fl.FedAvg(), small_task(), 4, selects=True, deployed=False)
     assert client_ledgers(config, plan).keys() == {"sample", "local"}
     assert client_ledgers(resolve({}), plan) == {}
+
+
+def test_a_deployment_names_sites_so_that_no_privacy_counts_on_draws():
+    config = resolve({"rounds": 2, "selection": {"name": "poisson", "rate": 0.5}, "eval_every": 0})
+    told = [planned_run(config, fl.FedAvg(), small_task(), 4, True, deployed).tells_draws for deployed in (True, False)]
+    assert told == ["a deployment has logs that name sites", None]

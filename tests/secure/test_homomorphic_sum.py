@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 import fedloom as fl
 from fedloom.core.errors import Abandoned, FedloomError
-from fedloom.secure.ckks import SLOTS, CkksAdder
+from fedloom.secure.ckks import DEGREE, SLOTS, TEXT_BYTES, CkksAdder, _context, _part, _vector
 from fedloom.secure.homomorphic_sum import HEAD, MOST_SITES, STEP, EncryptedHalf
 from fedloom.secure.row_tags import CODE as CODE_BYTES
 from fedloom.secure.sum_step import ROWS, RefusedMessage, SumSession
@@ -147,6 +148,51 @@ def test_numbers_between_two_steps_are_not_those_of_a_sum(keys, texts):
     moved = half(keys, 5).answer(ROWS, {}, rows()[1] + STEP / 3)["row"]
     with pytest.raises(RefusedMessage, match="announced clients once"):
         asked_to_confirm(keys, texts[3], moved, texts[8])
+
+
+SLOT_MULTIPLIER = {
+    **{161: -108, 349: -56, 384: 81, 654: -41, 732: 62, 740: 152, 967: 71, 1084: 7},
+    **{1359: -109, 1772: -76, 1961: -146, 2379: -32, 2542: 238, 3274: -219, 3311: 106, 3552: 133},
+}
+"""A polynomial (coefficients by exponent, found by lattice reduction in a second) that multiplies the first two numbers
+of a text, its tags, by 0 and the next three by whole numbers, of which the first is -593."""
+
+
+def multiply_slots(public, text, folder) -> bytes:
+    """An encrypted text times that polynomial: its scale stays, its noise stays small, and no key is needed."""
+    seal = pytest.importorskip("tenseal.sealapi")
+    context = _context(public)
+    inside = context.seal_context().data
+    roots = np.array([pow(3, slot, 2 * DEGREE) for slot in range(SLOTS)])
+    turns = {power: np.exp(1j * np.pi / DEGREE * (power * roots % (2 * DEGREE))) for power in SLOT_MULTIPLIER}
+    factors, product = seal.Plaintext(), seal.Ciphertext()
+    seal.CKKSEncoder(inside).encode(list(sum(SLOT_MULTIPLIER[power] * turns[power] for power in turns)), 1.0, factors)
+    (cipher,) = _vector(context, text).ciphertext()
+    seal.Evaluator(inside).multiply_plain(cipher, factors, product)
+    for name, one in (("before", cipher), ("after", product)):
+        one.save(str(folder / name))
+    return text.replace((folder / "before").read_bytes(), (folder / "after").read_bytes())
+
+
+def test_a_server_cannot_let_one_client_count_more_in_some_numbers_of_a_sum(keys, tmp_path):
+    """Tags that did not depend on the numbers behind them let it read one client's, at a cosine of 0.99."""
+    values = torch.randn(3, SLOTS - 2 - MOST_SITES - HEAD + 3, generator=torch.Generator().manual_seed(1)).double() / 50
+    coded = CODE.code(values, torch.tensor([1, 2, 3]), SESSION, [])
+    halves = {client: half(keys, client) for client in SESSION.ids}
+    texts = {c: halves[c].answer(ROWS, {}, row)["row"] for c, row in zip(SESSION.ids, coded, strict=True)}
+    last = multiply_slots(keys[0].public, _part(texts[5].numpy(), 2 * SLOTS)[1], tmp_path)
+    more = texts[5].clone()
+    more[TEXT_BYTES:] = 0
+    more[TEXT_BYTES : TEXT_BYTES + 4 + len(last)] = torch.tensor(list(len(last).to_bytes(4, "big") + last))
+    adder = CkksAdder(keys[0].public, 2 * SLOTS)
+    for text in (*texts.values(), more):
+        adder.add(text.numpy())
+    honest = CkksAdder(keys[0].public, 2 * SLOTS)
+    for text in texts.values():
+        honest.add(text.numpy())
+    total = torch.from_numpy(np.concatenate([honest.total()[:TEXT_BYTES], adder.total()[TEXT_BYTES:]]))
+    with pytest.raises(RefusedMessage, match="announced clients once"):
+        halves[3].answer("confirm", {"total": total, "clients": torch.tensor(SESSION.ids)}, None)
 
 
 @pytest.mark.parametrize("clients", [(3,), (5, 8), (3, 3), (5, 3), (3, 9)])

@@ -38,6 +38,23 @@ def test_tags_belong_to_one_sum_and_one_text():
     assert TAGGED.remove(texts.flip(0).flatten(), SLOTS, IDS) is None
 
 
+def test_tags_belong_to_the_numbers_behind_them():
+    """A server can multiply the numbers of a text by others than its tags: it gets a sum in which one client counts."""
+    places = [place for place in range(3 * SLOTS) if place % SLOTS >= TAGS]
+    for place in places:
+        for more in (1.0, -1.0, 2.0**34):
+            changed = total(*IDS)
+            changed[place] += more
+            assert TAGGED.remove(changed, SLOTS, IDS) is None
+
+
+def test_numbers_of_either_sign_up_to_the_largest_sum_have_tags():
+    rows = torch.tensor([[-(2.0**33), 2.0**33 - 1, 0.0], [5.0, 2.0**33, -1.0]]).double()
+    tagged = [TAGGED.add(row * STEP, SLOTS, STEP, client) for row, client in zip(rows, (2, 7), strict=True)]
+    found = TAGGED.remove(torch.stack(tagged).sum(0) / STEP, SLOTS, (2, 7))
+    assert torch.equal(found[:3], rows.sum(0))
+
+
 def test_tags_are_numbers_that_a_sum_of_32_rows_can_hold():
     assert tagged_width(15, SLOTS) == 3 * SLOTS
     tags = torch.cat([total(client).view(-1, SLOTS)[:, :TAGS].flatten() for client in range(100)])

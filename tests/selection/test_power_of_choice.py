@@ -2,6 +2,7 @@
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ import fedloom as fl
 from fedloom.config.resolve import resolve
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
+from fedloom.data.federation import Ragged
 from fedloom.selection.power_of_choice import PowerOfChoice
 from support.pools import Clients, pool, same
 from support.silent_clients import play_run, prepare_run
@@ -149,3 +151,22 @@ def test_in_a_run_the_chosen_count_alike():
     uniform = fl.run(task, rounds=1, weight_by="uniform").row
     assert torch.equal(alike, uniform)
     assert not torch.equal(alike, by_size)
+
+
+@pytest.mark.parametrize("part", ["validation", "training"])
+def test_the_loss_is_that_of_the_validation_part_or_of_the_training_part_as_the_documents_have_it(part):
+    data = federation([30, 31, 32, 33])
+    half = Ragged.of([data.train[client][:15].numpy() for client in range(4)])
+    rest = Ragged.of([data.train[client][15:].numpy() for client in range(4)])
+    task = Task("two parts", replace(data, train=half, valid=rest), mlp())
+    trainer = prepare_run(task, fl.FedAvg()).composition.trainer
+    lists = task.federation.train if part == "training" else task.federation.valid
+    other = task.federation.valid if part == "training" else task.federation.train
+    row = task.initial_row().expand(4, -1)
+    worst, not_worst = (
+        int(trainer.scores(row, [some[client] for client in range(4)]).mean_loss.argmax()) for some in (lists, other)
+    )
+    assert worst != not_worst  # else nothing is shown
+    selection = {"name": "powerofchoice", "number": 1, "loss_on": part}
+    history = fl.run(task, "fedavg", rounds=1, selection=selection, eval_every=0)
+    assert history.records[-1]["selected"] == [worst]

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError, Stopped
@@ -13,7 +15,7 @@ from fedloom.core.task import Task
 from fedloom.data.federation import Federation
 from fedloom.selection import rawcs
 from fedloom.selection.devices import Devices
-from fedloom.selection.rawcs import ARRIVES, LEVELS, RAWCS
+from fedloom.selection.rawcs import ARRIVES, LEVELS, RAWCS, scale_to
 from support.pools import Clients, pool, same
 from support.synthetic import federation, mlp
 
@@ -178,3 +180,27 @@ def test_about_7_and_4_and_3_of_20_devices_take_part_at_the_three_levels():
     assert mean["high"] == pytest.approx(6.9, abs=0.7)
     assert mean["medium"] == pytest.approx(4.5, abs=1.2)
     assert mean["low"] == pytest.approx(3.1, abs=0.7)
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=1, max_size=30).filter(lambda chance: max(chance) > 1e-3),
+    st.floats(0.5, 20),
+)
+def test_scaled_probabilities_keep_their_order_and_sum_to_the_expected_number(chance, expected):
+    before = np.where(np.array(chance) > 1e-3, chance, 0.0)
+    after = scale_to(before, expected)
+    assert ((after >= 0) & (after <= 1 + 1e-12)).all()
+    assert ((after > 0) == (before > 0)).all()
+    assert after.sum() == pytest.approx(min(expected, (before > 0).sum()))
+    assert (np.diff(after[np.argsort(before)]) >= -1e-12).all()
+
+
+def test_about_the_expected_number_of_devices_is_drawn(choose):
+    """The cells of the document imply 5.3 devices of 20 per round at level high."""
+    clients, drawn = 20, []
+    asked = Clients([1.0] * clients, [0.5] * clients)
+    for number in range(2, 202):
+        links = [np.full(clients, 0.5)] * 9
+        choice = choose(devices(clients=clients), links, number=number, clients=asked, expected=5.3)
+        drawn.append(len(choice.places))
+    assert abs(np.mean(drawn) - 5.3) < 0.6  # the standard error is 0.14

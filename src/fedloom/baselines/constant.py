@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedloom.core.baseline import Answers
+from fedloom.core.baseline import FittedBaseline
 from fedloom.core.objective import Standardised
 from fedloom.core.targets import IGNORED
 from fedloom.core.task import Task
@@ -38,7 +38,7 @@ class MajorityClass:
     name: str = "majority"
     own_words: str = "always answering each client's most frequent class"
 
-    def fit(self, task: Task, positions: Tensor, pooled: Answers | None = None) -> Answers:
+    def fit(self, task: Task, positions: Tensor, pooled: FittedBaseline | None = None) -> FittedBaseline:
         """The shares of classes among the samples that have a label."""
         targets = task.targets(positions)
         known = targets[targets != IGNORED]
@@ -68,7 +68,7 @@ class TypicalNumber:
         """What it answers at each client."""
         return f"always answering the {self.name} of each client's own training targets"
 
-    def fit(self, task: Task, positions: Tensor, pooled: Answers | None = None) -> Answers:
+    def fit(self, task: Task, positions: Tensor, pooled: FittedBaseline | None = None) -> FittedBaseline:
         """The median or mean of the samples' targets, of each number of a target."""
         targets = task.targets(positions).double()
         if not len(targets) and pooled is not None:
@@ -101,7 +101,7 @@ class FrequentLabels:
         """What it answers at each client."""
         return "answering every label" if self.every else "answering the labels that most of a client's samples have"
 
-    def fit(self, task: Task, positions: Tensor, pooled: Answers | None = None) -> Answers:
+    def fit(self, task: Task, positions: Tensor, pooled: FittedBaseline | None = None) -> FittedBaseline:
         """The odds of each label, or one output above 0 for all."""
         targets = task.targets(positions).double()
         if not len(targets) and pooled is not None:

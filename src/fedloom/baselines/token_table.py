@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedloom.core.baseline import Answers
+from fedloom.core.baseline import FittedBaseline
 from fedloom.core.targets import IGNORED
 from fedloom.core.task import Task
 
@@ -42,7 +42,7 @@ class MostFrequentTag:
     name: str = "most frequent tag"
     own_words: str = "answering the most frequent tag of each token at each client"
 
-    def fit(self, task: Task, positions: Tensor, pooled: Answers | None = None) -> Answers:
+    def fit(self, task: Task, positions: Tensor, pooled: FittedBaseline | None = None) -> FittedBaseline:
         """The shares of tags of each token among the samples."""
         columns = task.federation.columns
         tokens, tags = columns["x"].index_select(0, positions).long().flatten(), task.targets(positions).flatten()

@@ -8,7 +8,8 @@ from torch import Tensor
 
 from fedloom.baselines.constant import ConstantAnswer, FrequentLabels, MajorityClass, TypicalNumber, log_shares
 from fedloom.baselines.token_table import MostFrequentTag, has_tokens
-from fedloom.core.baseline import Answers, Baseline
+from fedloom.core.baseline import Baseline, FittedBaseline
+from fedloom.core.objective import SquaredError
 from fedloom.core.targets import IGNORED
 from fedloom.core.task import Task
 
@@ -23,7 +24,7 @@ class MajorityTag:
     name: str = "most frequent tag"
     own_words: str = "always answering each client's most frequent tag"
 
-    def fit(self, task: Task, positions: Tensor, pooled: Answers | None = None) -> Answers:
+    def fit(self, task: Task, positions: Tensor, pooled: FittedBaseline | None = None) -> FittedBaseline:
         """The shares of tags among the positions that count."""
         targets = task.targets(positions)
         known = targets[targets != IGNORED]
@@ -34,17 +35,13 @@ class MajorityTag:
 
 
 def baselines_of(task: Task) -> tuple[Baseline, ...]:
-    """The baselines of a task: its own, or the usual ones of its targets.
-
-    Args:
-        task: The task.
-    """
+    """The baselines of a task: its own, or the usual ones of its targets."""
     if task.baselines:
         return tuple(task.baselines)
+    if task.kind == "number" or isinstance(task.objective, SquaredError):  # numbers may be whole ones
+        return (TypicalNumber(absolute=task.score_name in ABSOLUTE),)
     if task.kind == "classes":
         return (MajorityClass(),)
-    if task.kind == "number":
-        return (TypicalNumber(absolute=task.score_name in ABSOLUTE),)
     if task.kind == "labels":
         return (FrequentLabels(every=task.score_name.endswith("f1")),)
     return (MostFrequentTag() if has_tokens(task) else MajorityTag(),)

@@ -149,7 +149,7 @@ class Downlink:
     def needs(self) -> Facts:
         """What the downlink needs of other parts, and why."""
         codes = "codes the model that goes down: leave out downlink"
-        found = {Fact.MODEL_DOWN: codes, Fact.EXCHANGES: codes}
+        found = {Fact.MODEL_DOWN: codes, Fact.EXCHANGES: codes, Fact.READABLE: codes}
         if not self.delta:
             return found
         return found | {
@@ -163,9 +163,12 @@ class Downlink:
     def breaks(self) -> Facts:
         """What other parts cannot rely on, and why."""
         one = {Fact.MIXED_MODELS: "is made for one model: leave it out, or task.models"}
-        return one | (
-            {Fact.SAME_START: "sends different bytes to clients that have the last model"} if self.delta else {}
-        )
+        if not self.delta:
+            return one
+        return one | {
+            Fact.SAME_START: "sends different bytes to clients that have the last model",
+            Fact.HIDDEN_DRAWS: "with delta sends fewer bytes to clients that were drawn before",
+        }
 
     def __post_init__(self) -> None:
         check_settings(self, "downlink")

@@ -13,9 +13,11 @@ from itertools import combinations
 from torch import nn
 
 from fedloom.config.schema import RunConfig
+from fedloom.core.aggregator import Aggregator
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.channel_step import ChannelStep
 from fedloom.core.errors import FedloomError
-from fedloom.core.facts import SELECTOR_PROMISES, Fact, Facts, NamedPart, conflict
+from fedloom.core.facts import SELECTOR_PROMISES, Fact, Facts, NamedPart, conflict, is_about
 from fedloom.core.task import Task
 
 WEIGHTED_BY_STEPS = "weights clients by the steps that they made: set weight_by to samples or uniform"
@@ -29,10 +31,45 @@ def check_compatibility(config: RunConfig, algorithm: Algorithm, task: Task, exe
         execution: How its clients train.
         deployed: Whether its clients are machines.
     """
+    check_noise_is_counted(config)
     for one, other in combinations(parts_of(config, algorithm, task, execution, deployed), 2):
         why = conflict(one, other)
         if why is not None:
             raise FedloomError(why)
+
+
+def part_that_tells_draws(
+    config: RunConfig, algorithm: Algorithm, task: Task, execution: str, deployed: bool
+) -> str | None:
+    """The first part of a run by which others learn who was drawn, and how, as a clause; None if there is none.
+
+    No part needs such a secret: privacy that counts on it (amplification) is counted without it instead.
+
+    Args:
+        task: Its task, with what the method adds to it.
+        execution: How its clients train.
+        deployed: Whether its clients are machines.
+    """
+    for part in parts_of(config, algorithm, task, execution, deployed):
+        if Fact.HIDDEN_DRAWS in part.breaks:
+            return f"{part.name} {part.breaks[Fact.HIDDEN_DRAWS]}"
+    return None
+
+
+def check_noise_is_counted(config: RunConfig) -> None:
+    """Raise a ``FedloomError`` for a part that inherits a ledger, and not the code whose noise the ledger counts."""
+    for parts, base, ledger, function in (
+        (config.aggregation.members, Aggregator, "ledger", "__call__"),
+        (config.channel, ChannelStep, "client_ledgers", "encode"),
+    ):
+        for part in parts:
+            author = next(kind for kind in type(part).__mro__ if ledger in vars(kind))
+            if author is not base and not is_about(part, ledger, function):
+                own, counted = type(part).__name__.lower(), author.__name__.lower()
+                raise FedloomError(
+                    f"{own} overrides {function}, and the {ledger} of {counted}, which it inherits, counts other "
+                    f"noise: write a {ledger} that counts this one, or leave {function} as it is."
+                )
 
 
 def parts_of(
@@ -69,7 +106,10 @@ def parts_of(
         yield NamedPart("execution compiled", {Fact.ONE_STEP: "takes one step per batch: use vectorised or loop"}, {})
     if deployed:
         scores = {Fact.SCORES_STAY: "lets sites send scores on their own samples"} if config.eval_every else {}
-        yield NamedPart("a deployment", {}, scores)
+        yield NamedPart("a deployment", {}, {**scores, Fact.HIDDEN_DRAWS: "has logs that name sites"})
+    elif config.eval_every and (algorithm.keeps or any(stage.keeps for stage in config.prediction)):
+        scored = "scores clients with what only those keep who were drawn"
+        yield NamedPart("eval_every", {}, {Fact.HIDDEN_DRAWS: scored})
 
 
 def task_needs(task: Task) -> Facts:

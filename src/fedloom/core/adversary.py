@@ -17,7 +17,7 @@ All of it is keyed by the run's seed, so that a run with an adversary is as repr
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -27,7 +27,7 @@ from torch import Tensor
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
-from fedloom.core.facts import Fact, Facts
+from fedloom.core.facts import ADVERSARY_PROMISES, Fact, Facts, Promises
 from fedloom.core.message import Message, Replies, Wave
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.server_context import ServerContext
@@ -45,11 +45,14 @@ class Adversary:
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+    _promises: ClassVar[Promises] = ADVERSARY_PROMISES
 
     needs: ClassVar[Facts] = {}
     """What the attack needs of other parts, and why."""
     breaks: ClassVar[Facts] = {}
     """What other parts cannot rely on, and why."""
+    grants: ClassVar[Collection[Fact]] = tuple(ADVERSARY_PROMISES)  # of an attack that does nothing
+    """Promises about the attack's code: ``Fact.SAME_START`` if ``poison_message`` sends the same to all clients."""
     least_colluders: ClassVar[int] = 1
     """The fewest hostile clients of a wave with whom ``collude`` does anything."""
 
@@ -60,10 +63,12 @@ class Adversary:
         check_settings(self)
 
     def _derived_facts(self) -> tuple[Facts, Facts]:
-        """An attack that looks at replies, or agrees on them, sees single updates."""
+        """An attack that looks at replies, agrees on them, or changes messages needs a server that reads models."""
         kind = type(self)
-        looks = kind.collude is not Adversary.collude or kind.look_at_replies is not Adversary.look_at_replies
-        return {}, {Fact.ONLY_SUMS: "looks at single updates: leave out one of the two"} if looks else {}
+        hooks = ("collude", "look_at_replies", "poison_message")
+        reads = any(getattr(kind, hook) is not getattr(Adversary, hook) for hook in hooks)
+        why = "looks at models, or changes them, at the server: leave out one of the two"
+        return ({Fact.READABLE: why} if reads else {}), {}
 
     def members(self, participants: Sequence[int], seed: int) -> frozenset[int]:
         """The hostile clients among those who may take part.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from torch import Tensor
 
-from fedloom.core.facts import AGGREGATOR_PROMISES, Fact, Facts, Promises
+from fedloom.core.facts import AGGREGATOR_PROMISES, Fact, Facts, Promises, is_granted
 from fedloom.core.server_context import ServerContext
 from fedloom.core.settings import check_settings
 
@@ -32,8 +32,9 @@ class Aggregator:
     """What the aggregator needs of other parts, and why."""
     breaks: ClassVar[Facts] = {}
     """What other parts cannot rely on, and why."""
-    grants: ClassVar[Collection[Fact]] = ()
-    """``(Fact.ONLY_SUMS,)`` if the weighted sum of the rows is all that ``__call__`` uses."""
+    grants: ClassVar[Collection[Fact]] = (Fact.OWN_INFLUENCE,)  # of a class without ``trust``
+    """``Fact.ONLY_SUMS`` if the weighted sum of the rows is all that ``__call__`` uses; ``Fact.OWN_INFLUENCE`` if the
+    ``trust`` in a client does not depend on what others sent."""
 
     alone: ClassVar[str] = ""
     """What a run says where no other aggregator stands behind it: what it does not withstand, and what to do."""
@@ -55,7 +56,7 @@ class Aggregator:
         """Any aggregator but a mean needs rows of which one is made."""
         author = next(kind for kind in type(self).__mro__ if "__call__" in vars(kind))
         why = "makes one update of those of all clients: leave it out"
-        return ({} if "grants" in vars(author) else {Fact.EXCHANGES: why, Fact.ONE_MEAN: why}), {}
+        return ({} if is_granted(Fact.ONLY_SUMS, author, self) else {Fact.EXCHANGES: why, Fact.ONE_MEAN: why}), {}
 
     @property
     def least_clients(self) -> int:

@@ -20,6 +20,7 @@ from fedloom.core.declarations import Declared, Kept, Model, Statistic, Update
 from fedloom.core.facts import METHOD_PROMISES, Fact, Facts, Promises, holds
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply, Wave
+from fedloom.core.relays import Handover
 from fedloom.core.server_context import ServerContext
 from fedloom.core.settings import check_settings
 from fedloom.core.task import Task
@@ -129,6 +130,15 @@ class Algorithm:
         replies = yield Wave(ids, self.broadcast(server, ids))
         return self.aggregate(server, replies)
 
+    def steps_per_turn(self, work: LocalWork, samples: int) -> int:
+        """How many gradient steps a client makes at most when it is asked once; noise for a target is planned for them.
+
+        Args:
+            work: The run's local work.
+            samples: How many training samples the client has.
+        """
+        return work.steps_for(samples)
+
     def is_finished(self, server: State) -> bool:
         """Whether the method has nothing more to do by the server's state; the run then ends before its last round."""
         return False
@@ -185,6 +195,36 @@ class SelectsGroups(Protocol):
 
     def groups(self, server: State) -> list[list[int]]:
         """The groups of clients that a round selects from."""
+
+
+@runtime_checkable
+class HandsOver(Protocol):
+    """A method whose clients hand models to each other, which the server may not be able to read."""
+
+    def handover(self, client: int, round_number: int, turn: int, seed: int) -> Handover | None:
+        """From whom a client gets its model and to whom it goes, where clients encrypt for each other; else None.
+
+        A site asks this of its own copy of the method, so that it takes nothing of it from the server's word.
+
+        Args:
+            client: The client that trains.
+            round_number: The round, counted from 1.
+            turn: How often the client was already asked in this round.
+            seed: The run's seed.
+        """
+
+
+def handover_of(algorithm: Algorithm, client: int, round_number: int, turn: int, seed: int) -> Handover | None:
+    """From whom a client gets its model and to whom it goes; None where clients do not encrypt for each other.
+
+    Args:
+        algorithm: The method.
+        client: The client that trains.
+        round_number: The round, counted from 1.
+        turn: How often the client was already asked in this round.
+        seed: The run's seed.
+    """
+    return algorithm.handover(client, round_number, turn, seed) if isinstance(algorithm, HandsOver) else None
 
 
 def groups_of(algorithm: Algorithm, server: State) -> list[list[int]] | None:

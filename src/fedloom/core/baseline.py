@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fedloom.core.task import Task
 
 
-class Answers(Protocol):
+class FittedBaseline(Protocol):
     """What a fitted baseline answers."""
 
     @property
@@ -44,11 +44,10 @@ class Baseline(Protocol):
         """What it does if it is fitted by every client on its own samples, behind "better than"."""
         ...
 
-    def fit(self, task: Task, positions: Tensor, pooled: Answers | None = None) -> Answers:
+    def fit(self, task: Task, positions: Tensor, pooled: FittedBaseline | None = None) -> FittedBaseline:
         """What it answers after some training samples.
 
         Args:
-            task: The task.
             positions: The positions of the samples; there may be none if ``pooled`` is given.
             pooled: What it answers after the samples of all clients, if ``positions`` are those of one.
         """

@@ -7,7 +7,7 @@ and at a site.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.cohort import Cohort
-from fedloom.core.facts import Fact, Facts
+from fedloom.core.facts import STEP_PROMISES, Fact, Facts, Promises, unkept_promises
 from fedloom.core.privacy import ClientPrivacy, PlannedRun
 from fedloom.core.settings import check_settings
 from fedloom.core.task import Task
@@ -75,6 +75,7 @@ class ChannelStep:
     """A step that changes nothing; subclasses override ``encode``, and what it needs. Its settings are its fields."""
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
+    _promises: ClassVar[Promises] = STEP_PROMISES
 
     needs: ClassVar[Facts] = {}
     """What the step needs of other parts, and why."""
@@ -82,8 +83,9 @@ class ChannelStep:
     """What other parts cannot rely on, and why."""
     may_be_silent: ClassVar[bool] = False
     """Whether clients may send nothing in a round (``silent``)."""
-    summable: ClassVar[bool] = False
-    """Whether encoded rows are updates themselves, which can be added: nothing is undone at the server."""
+    grants: ClassVar[Collection[Fact]] = ()
+    """``(Fact.ADDABLE,)`` if encoded rows are updates themselves, which can be added: nothing is undone at the
+    server."""
     is_last: ClassVar[bool] = False
     """Whether no step may come after it, because what it sends is packed and not float32 numbers any more."""
 
@@ -109,8 +111,8 @@ class ChannelStep:
             needs[Fact.SAME_WEIGHTS] = "compares an update with the last one: leave out one of the two"
         if self.covers_replies:
             needs[Fact.SAME_WEIGHTS] = "adds noise to whole updates: leave out one of the two"
-        if not self.summable:
-            breaks[Fact.ADDABLE] = "codes the rows that clients send: leave out one of the two"
+        if Fact.ADDABLE in unkept_promises(self, STEP_PROMISES):
+            needs[Fact.READABLE] = "codes changes of a model that the server has too: leave out one of the two"
         return needs, breaks
 
     def for_task(self, task: Task) -> Self:

@@ -11,7 +11,8 @@ part's settings is a property of the same name.
 
 Some facts are promises about code, which only its author can make: that a server uses nothing of its clients' replies
 but their mean, for instance. Such a fact counts as broken until a class states it in ``grants``, and the promise ends
-with a subclass that overrides one of the functions that it is about (``METHOD_PROMISES``).
+with a subclass that overrides one of the functions that it is about. Each kind of part has its table of them
+(``METHOD_PROMISES`` and those after it).
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ class Fact(Enum):
     FROM_SERVER = "every model comes from the server"
     SAME_MODEL = "all clients get the same model"
     SAME_START = "all clients of a wave start from the same bytes"
+    READABLE = "the server reads every model that clients send"
     PLAIN_MODEL = "one whole model goes down, is trained and comes back, and nothing else is sent or kept"
     SAME_WEIGHTS = "a client trains the same weights in every round"
     # what the server does with it
@@ -53,6 +55,7 @@ class Fact(Enum):
     ALL_ANSWER = "every client that is asked answers"
     KNOWN_UNITS = "what a round draws from is known without clients' data"
     BLIND_DRAW = "who takes part does not depend on clients' data"
+    HIDDEN_DRAWS = "nothing that a run writes depends on who was drawn"
     SINGLE_CLIENTS = "a round selects clients, and not groups of them"
     # what clients do
     OWN_DATA = "every client trains on its own data"
@@ -90,9 +93,21 @@ METHOD_PROMISES: Promises = {
     ),
 }
 AGGREGATOR_PROMISES: Promises = {
-    Fact.ONLY_SUMS: (frozenset({"__call__"}), "needs single updates: leave out one of the two; mean takes sums")
+    Fact.ONLY_SUMS: (frozenset({"__call__"}), "needs single updates: leave out one of the two; mean takes sums"),
+    Fact.OWN_INFLUENCE: (frozenset({"trust"}), "has a trust of its own, which may depend on what others sent"),
 }
 SELECTOR_PROMISES: Promises = {Fact.BLIND_DRAW: (frozenset({"__call__"}), "looks at what clients have")}
+STEP_PROMISES: Promises = {
+    Fact.ADDABLE: (
+        frozenset({"encode", "decode", "width"}),
+        "codes the rows that clients send: leave out one of the two",
+    )
+}
+ADVERSARY_PROMISES: Promises = {
+    Fact.ONLY_SUMS: (frozenset({"collude", "look_at_replies"}), "looks at single updates: leave out one of the two"),
+    Fact.HIDDEN_DRAWS: (frozenset({"collude", "look_at_replies"}), "looks at single updates"),
+    Fact.SAME_START: (frozenset({"poison_message"}), "may send other bytes to each client: leave out one of the two"),
+}
 IMPLIED = {Fact.ONLY_MEANS: Fact.ONLY_SUMS}
 """What a promise includes: a mean is a sum."""
 
@@ -116,6 +131,21 @@ def broken_facts(part: object, promises: Promises | None = None) -> dict[Fact, s
     return found
 
 
+def unkept_promises(part: object, promises: Promises) -> set[Fact]:
+    """The promises about code that the classes of a part do not make, or made before a function was overridden.
+
+    Args:
+        part: Any part of a run.
+        promises: The promises that can be made for this kind of part.
+    """
+    unkept = set[Fact]()
+    for kind in reversed(type(part).__mro__):
+        own = vars(kind)
+        unkept |= {fact for fact, (functions, _) in promises.items() if functions & own.keys()}
+        unkept -= set(_of_settings(own.get("grants", ()), part))
+    return unkept
+
+
 def needed_facts(part: object) -> dict[Fact, str]:
     """What a part needs, and why.
 
@@ -126,6 +156,31 @@ def needed_facts(part: object) -> dict[Fact, str]:
     for kind in reversed(type(part).__mro__):
         found |= _of_settings(vars(kind).get("needs", {}), part)
     return found
+
+
+def is_granted(fact: Fact, kind: type, part: object) -> bool:
+    """Whether a class itself, and no parent of it, states a promise.
+
+    Args:
+        kind: The class.
+        part: The part, which is of this class; what it promises may depend on its settings.
+    """
+    return fact in _of_settings(vars(kind).get("grants", ()), part)
+
+
+def is_about(part: object, statement: str, function: str) -> bool:
+    """Whether what a function states of another one still holds: nobody overrode the other one since.
+
+    What a class says of its draws or its noise ends, as a promise does, with a subclass that draws or adds otherwise.
+
+    Args:
+        statement: The function that states something; its part has it.
+        function: The function that it is about.
+    """
+    kinds = type(part).__mro__
+    said = next(place for place, kind in enumerate(kinds) if statement in vars(kind))
+    done, *older = [place for place, kind in enumerate(kinds) if function in vars(kind)]
+    return said <= done or not older  # an abstract class may state what its first subclasses are to do
 
 
 def holds(fact: Fact, part: object) -> bool:

@@ -96,6 +96,6 @@ def feature_width(task: Task) -> int:
     trains = task.model.training
     task.model.eval()
     try:
-        return features(task.model, task.inputs(task.federation.train[0][:1])).flatten(1).shape[1]
+        return features(task.model, task.inputs(task.sample)).flatten(1).shape[1]
     finally:
         task.model.train(trains)

@@ -29,7 +29,8 @@ class PlannedRun:
         rounds: How many rounds there are.
         clients: How many clients may take part.
         draws: How the clients of a round are drawn; None if nothing is known of that.
-        deployed: Whether the clients are machines: then logs tell who was drawn.
+        deployed: Whether the clients are machines.
+        tells_draws: By which part of the run others learn who was drawn, as a clause; None where nobody can.
     """
 
     algorithm: Algorithm
@@ -39,6 +40,7 @@ class PlannedRun:
     clients: int
     draws: Draws | None = None
     deployed: bool = False
+    tells_draws: str | None = None
 
 
 class Privacy(Protocol):

@@ -15,6 +15,7 @@ import numpy as np
 from torch import Tensor
 
 from fedloom.core.errors import FedloomError, Stopped
+from fedloom.core.facts import is_about
 from fedloom.core.seeds import numpy_generator, secret_generator
 
 if TYPE_CHECKING:
@@ -114,6 +115,17 @@ class KnownDraws(Protocol):
             clients: How many clients, or groups of them, there are to choose from.
         """
         ...
+
+
+def draws_of(selector: Selector, clients: int) -> Draws | None:
+    """How a selector draws, if it can tell: what a class says of its draws does not hold for an override of them.
+
+    Args:
+        clients: How many clients, or groups of them, there are to choose from.
+    """
+    if isinstance(selector, KnownDraws) and is_about(selector, "draws", "__call__"):
+        return selector.draws(clients)
+    return None
 
 
 @runtime_checkable

@@ -241,6 +241,11 @@ class Task:
         """The row every method starts from."""
         return self.layout.row(self.model)
 
+    @property
+    def sample(self) -> Tensor:
+        """The position of one training sample, of the first client that has any; a client may have none."""
+        return self.federation.train.order[:1]
+
     def inputs(self, positions: Tensor) -> Inputs:
         """Prepared inputs at some positions (any shape of positions): a tensor, or a dict of tensors by column."""
         columns = self.federation.columns

@@ -31,17 +31,17 @@ def budget_sentences(prepared: Prepared) -> list[str]:
         lasts = _longest(lambda rounds: spent(rounds) <= most, config.rounds)
         found.append(_sentence("privatemean", most, lasts, config.rounds))
     sizes: list[int] = run.task.federation.train.sizes.tolist()
-    steps = [config.local.steps_for(samples) for samples in sizes]
+    steps = [run.algorithm.steps_per_turn(config.local, samples) for samples in sizes]
     for kind, ledger in client_ledgers(config, plan).items():
         if ledger.budget is not None:
-            lasts = _longest(partial(_lasts, ledger, sizes, steps), config.rounds)
+            lasts = _longest(partial(_lasts, ledger, sizes, steps, run.algorithm.turns), config.rounds)
             found.append(_sentence(KINDS.get(kind, kind), ledger.budget, lasts, config.rounds))
     return found
 
 
-def _lasts(ledger: ClientPrivacy, sizes: list[int], steps: list[int], rounds: int) -> bool:
-    """Whether the budgets of all clients last for this many rounds."""
-    return not ledger.over_budget(sizes, [rounds * ledger.uses(made) for made in steps])
+def _lasts(ledger: ClientPrivacy, sizes: list[int], steps: list[int], turns: int, rounds: int) -> bool:
+    """Whether the budgets of all clients last for this many rounds, in each of which they are asked some times."""
+    return not ledger.over_budget(sizes, [rounds * turns * ledger.uses(made) for made in steps])
 
 
 def _longest(lasts: Callable[[int], bool], rounds: int) -> int:

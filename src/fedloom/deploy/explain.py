@@ -21,8 +21,10 @@ from fedloom.config.resolve import method_from_config, task_from_config
 from fedloom.config.schema import RunConfig
 from fedloom.core.algorithm import Algorithm, exchanges
 from fedloom.core.declarations import declaration_of, default_declaration
+from fedloom.core.facts import Fact, holds
 from fedloom.core.kept_rows import KeptRows
 from fedloom.core.message import Message
+from fedloom.core.relays import RELAY
 from fedloom.core.task import Task
 from fedloom.deploy.explanation import SCORING, SELECTION, WORK, Exchange, Explanation, SentTensor
 from fedloom.deploy.protocol.reply_forms import first_two, with_few_samples
@@ -108,6 +110,8 @@ class _RecordingEngine(Inline):
         """What a client's tensor is: a measurement of the runtime, or a reply as its method declares it."""
         if name.startswith("reply/"):
             plain, at, extra = name.removeprefix("reply/").partition("@")
+            if plain == RELAY and self.runtime.hides_models:
+                return _sent_tensor(plain, tensor[0], "the model that the site trained, sealed", self.communicates)
             about = declaration_of(self.runtime.algorithm, plain, message).about
             if at:
                 about = f"sent beside {plain} by the channel"
@@ -158,6 +162,7 @@ def explain(source: RunConfig | Prepared, settings: ServerSettings | None = None
         cross_site=settings is not None and settings.cross_site,
         evaluator=None if settings is None else settings.evaluator,
         sum_step=None if run.sums is None else run.sums.step,
+        hides_models=run.hides_models,
         limits=() if settings is None else limit_sentences(settings, run),
     )
 
@@ -198,6 +203,8 @@ def _down(algorithm: Algorithm, message: Message, counted: bool) -> tuple[SentTe
 
 def _received_words(algorithm: Algorithm, name: str) -> str:
     """What a tensor is that a site gets."""
+    if name == RELAY and not holds(Fact.READABLE, algorithm):
+        return "the model of the site before it, sealed"
     if "@" in name:
         return "the difference to the model that it has" if name.endswith(DELTA) else "sent beside a difference"
     return algorithm.receives.get(name, default_declaration(name, False)).about

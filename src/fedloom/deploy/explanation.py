@@ -71,6 +71,8 @@ class Explanation:
     evaluator: str | None = None
     sum_step: SumStep | None = None
     """How updates are hidden in sums, if they are."""
+    hides_models: bool = False
+    """Whether sites hand models to each other that the server cannot read."""
     limits: tuple[str, ...] = ()
     """What the server's settings limit, a sentence each; empty where they are not known."""
 

@@ -117,7 +117,16 @@ def explanation_lines(run: Explanation) -> list[str]:
     else:  # the dry run does in its first round also what a method does once, between two phases
         lines += ["", "The first round, and what is done only once", *_exchanges(run, 1)]
         lines += ["", "Every later round", *_exchanges(run, 2)]
-    return [*lines, *_sums(run), *_scoring(run), *_end(run), *_whole_run(run), *_limits(run), *_stays(run)]
+    return [
+        *lines,
+        *_sums(run),
+        *_chains(run),
+        *_scoring(run),
+        *_end(run),
+        *_whole_run(run),
+        *_limits(run),
+        *_stays(run),
+    ]
 
 
 def _greeting(run: Explanation) -> list[str]:
@@ -153,7 +162,12 @@ def _exchanges(run: Explanation, number: int) -> list[str]:
         cost = run.records[number]
         down, up, between = (cost[f"bytes_{way}"] for way in ("down", "up", "between"))
         lines.append(f"  The simulator counts {down:,} bytes down and {up:,} up for all sites.")
-        if between:
+        if between and run.hides_models:
+            lines += [
+                f"  {between:,} more bytes go from site to site, through the server, which cannot read them: each",
+                "    site encrypts its model for the next one in the plan, whose key the authority has certified.",
+            ]
+        elif between:
             lines.append(
                 f"  {between:,} more bytes go from site to site, through the server, which can read them: it sees"
             )
@@ -186,6 +200,20 @@ def _sums(run: Explanation) -> list[str]:
         "    sites in the next round, or a model made for that. Against this only noise helps (privatesum).",
         f"  No site takes part in a sum of fewer than {least} sites (least_clients). More of them hide each one better",
         "    from helpers of the server among them, and do not prevent such a lie.",
+    ]
+
+
+def _chains(run: Explanation) -> list[str]:
+    """Who reads what in encrypted chains."""
+    if not run.hides_models:
+        return []
+    return [
+        "",
+        "What encrypted chains hide",
+        "  The server reads the model at the end of each chain, and knows the one that it gave to the first site. It",
+        "    cannot read what sites in between trained. It still learns the numbers above that go with an update.",
+        "  The next site in a chain reads the model of the one before it, and could tell the server.",
+        "  A site that does not answer costs its chain the round: nobody shows a model in its place.",
     ]
 
 

@@ -20,6 +20,8 @@ def limit_sentences(settings: ServerSettings, run: Composition) -> tuple[str, ..
 
 
 def _size_sentences(settings: ServerSettings, run: Composition) -> list[str]:
+    if run.hides_models:
+        return ["models inside chains are not read, so none is compared, refused or clipped for its size"]
     if run.sums is not None or run.privacy is not None:
         return ["updates are not compared with each other, so none is refused or clipped for its size"]
     found = [

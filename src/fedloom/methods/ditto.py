@@ -19,6 +19,7 @@ from torch import Tensor
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Kept
 from fedloom.core.facts import Fact, Facts
+from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Reply
 from fedloom.core.pull import Affine
 from fedloom.core.settings import Count, NonNegative
@@ -40,6 +41,9 @@ class Ditto(FedAvg):
 
     lam: NonNegative = 0.1
     personal_epochs: Count | None = None
+
+    def steps_per_turn(self, work: LocalWork, samples: int) -> int:
+        return work.steps_for(samples) + work.for_epochs(self.personal_epochs).steps_for(samples)
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
         shared = super().client_update(cohort, message)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fedloom.core.cohort import Cohort
+from fedloom.core.local_work import LocalWork
 from fedloom.methods.fedhybridavglg import FedHybridAvgLG
 
 
@@ -25,6 +26,9 @@ class FedHybridAvgLGDual(FedHybridAvgLG):
         threshold: As in FedHybridAvgLG.
         probe_rounds: As in FedHybridAvgLG.
     """
+
+    def steps_per_turn(self, work: LocalWork, samples: int) -> int:
+        return 2 * work.steps_for(samples)
 
     def prepare_upload(self, cohort: Cohort, row: Tensor, rows: Tensor, large: Tensor) -> Tensor:
         layout = cohort.task.layout

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fedloom.core.cohort import Cohort
 from fedloom.core.facts import Fact
+from fedloom.core.local_work import LocalWork
 from fedloom.core.settings import WholeNumber
 from fedloom.methods.partial_sharing import PartialSharing
 
@@ -32,6 +33,9 @@ class FedRep(PartialSharing):
     grants: ClassVar[Collection[Fact]] = (Fact.ONLY_TRAINING,)
 
     head_epochs: WholeNumber = 1
+
+    def steps_per_turn(self, work: LocalWork, samples: int) -> int:
+        return work.for_epochs(self.head_epochs).steps_for(samples) + work.steps_for(samples)
 
     def train(self, cohort: Cohort, rows: Tensor) -> Tensor:
         if self.head_epochs:

@@ -8,6 +8,7 @@ one use of the Gaussian mechanism (Balle and Wang, ICML 2018, https://arxiv.org/
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
@@ -23,7 +24,7 @@ from fedloom.core.settings import OpenShare, Positive
 from fedloom.core.task import Task
 from fedloom.privacy.client_ledger import LocalLedger, check_first_reply
 from fedloom.privacy.clipping import clip_rows
-from fedloom.privacy.noise_settings import SCORES, Noise, most_turns, multiplier_of, smallest_noise
+from fedloom.privacy.noise_settings import SCORES, Noise, most_replies, multiplier_of, planned_noise, smallest_noise
 from fedloom.privacy.secure_random import secure_normal
 
 
@@ -41,7 +42,7 @@ class LocalNoise(ChannelStep):
             can then subtract the noise: its privacy is for study only.
     """
 
-    summable: ClassVar[bool] = True
+    grants: ClassVar[Collection[Fact]] = (Fact.ADDABLE,)
     covers_replies: ClassVar[bool] = True
 
     needs: ClassVar[Facts] = {
@@ -50,6 +51,8 @@ class LocalNoise(ChannelStep):
         Fact.ALL_ANSWER: "does not protect who sends nothing, which bare updates decide: leave out one of them",
         Fact.SCORES_STAY: SCORES,
     }
+
+    breaks: ClassVar[Facts] = {Fact.HIDDEN_DRAWS: "has records of what the clients that were drawn have spent"}
 
     noise: Noise | None = None
     clip: Positive = 1.0
@@ -64,14 +67,14 @@ class LocalNoise(ChannelStep):
 
     def planned(self, plan: PlannedRun) -> Self:
         """The same with the noise that keeps every client to ``epsilon`` in all rounds."""
-        if self.noise is not None or self.epsilon is None:
-            return replace(self, noise=self.multiplier)
-        turns, tensors = most_turns(plan.rounds, plan.clients, plan.draws), len(plan.algorithm.sends)
 
-        def spends(noise: float) -> float:
-            return LocalLedger(noise, self.delta, tensors).epsilon(1, turns)
+        def find(epsilon: float) -> float:
+            replies, tensors = most_replies(plan), len(plan.algorithm.sends)
+            return smallest_noise(
+                lambda noise: LocalLedger(noise, self.delta, tensors).epsilon(1, replies), epsilon, f"{replies} replies"
+            )
 
-        return replace(self, noise=smallest_noise(spends, self.epsilon, f"{turns} replies"))
+        return replace(self, noise=planned_noise(self.noise, self.epsilon, find))
 
     def client_ledgers(self, plan: PlannedRun) -> dict[str, ClientPrivacy]:
         """The ledger of the noise on updates: one use for everything that a client sends at once."""

@@ -58,10 +58,12 @@ def sampling_of(mean: PrivateMean, plan: PlannedRun) -> ClientSampling:
         mean: The mean whose noise is counted.
         plan: The run as far as it is known before it starts.
     """
-    draws, method, known = plan.draws, plan.algorithm, mean.seeded or plan.deployed
+    draws, method, known = plan.draws, plan.algorithm, plan.tells_draws is not None
     if isinstance(method, SelectsGroups):
         if draws is None or draws.rate is None:
             raise FedloomError("chains are private if selection poisson draws them: use it with the method's chains.")
+        if plan.clients < plan.task.federation.clients:  # a chain of held-out clients only is never drawn
+            raise FedloomError("chains are private if no client of them is held out: leave out new_clients.")
         chains = len(method.groups({}))
         return checked_poisson(PoissonChains(draws.rate, chains, known=known), plan.rounds, mean.delta)
     if draws is not None and draws.rate is not None:

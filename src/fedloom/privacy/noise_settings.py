@@ -13,6 +13,7 @@ from typing import Annotated
 from annotated_types import Ge, Gt, Le
 
 from fedloom.core.errors import FedloomError
+from fedloom.core.privacy import PlannedRun
 from fedloom.core.selector import Draws
 from fedloom.core.settings import check_value
 
@@ -45,6 +46,28 @@ def multiplier_of(name: str, noise: float | None, epsilon: float | None) -> floa
     if epsilon is None:
         return USUAL_NOISE
     raise FedloomError(f"{name}: epsilon={epsilon:g} without noise needs a run, whose rounds say how much noise it is.")
+
+
+def planned_noise(noise: float | None, epsilon: float | None, find: Callable[[float], float]) -> float:
+    """The noise of a mechanism in a run: what is given, what a target needs, or the usual one.
+
+    Args:
+        noise: Its setting.
+        epsilon: Its target.
+        find: Finds the noise that a target needs in this run.
+    """
+    if noise is not None:
+        return noise
+    return USUAL_NOISE if epsilon is None else find(epsilon)
+
+
+def most_replies(plan: PlannedRun) -> int:
+    """How often a client replies at most: as often as the method asks it, in the rounds in which it takes part.
+
+    Args:
+        plan: The run as far as it is known before it starts.
+    """
+    return most_turns(plan.rounds, plan.clients, plan.draws) * plan.algorithm.turns
 
 
 def most_turns(rounds: int, clients: int, draws: Draws | None) -> int:

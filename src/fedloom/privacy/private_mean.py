@@ -31,7 +31,7 @@ from fedloom.privacy.accounting import noise_for
 from fedloom.privacy.clipping import clip_rows, norms_of
 from fedloom.privacy.ledger import PrivacyLedger
 from fedloom.privacy.mean_ledger import mean_ledger, sampling_of, sums_per_round
-from fedloom.privacy.noise_settings import SCORES, Noise, multiplier_of
+from fedloom.privacy.noise_settings import SCORES, Noise, multiplier_of, planned_noise
 from fedloom.privacy.secure_random import secure_normal
 
 COUNT_NOISE = 20
@@ -77,16 +77,22 @@ class PrivateMean(Aggregator):
     seeded: bool = False
 
     @property
+    def breaks(self) -> Facts:  # type: ignore[override]
+        """What other parts cannot rely on, and why."""
+        return {Fact.HIDDEN_DRAWS: "with seeded draws clients from the run's seed"} if self.seeded else {}
+
+    @property
     def multiplier(self) -> float:
         """The deviation of the noise, divided by the clip norm."""
         return multiplier_of("privatemean", self.noise, self.epsilon)
 
     def planned(self, plan: PlannedRun) -> Self:
         """The same with the noise that keeps to ``epsilon`` in all rounds."""
-        if self.noise is not None or self.epsilon is None:
-            return replace(self, noise=self.multiplier)
-        sampling = sampling_of(self, plan)
-        return replace(self, noise=noise_for(sampling, self.epsilon, plan.rounds, self.delta, sums_per_round(plan)))
+
+        def find(epsilon: float) -> float:
+            return noise_for(sampling_of(self, plan), epsilon, plan.rounds, self.delta, sums_per_round(plan))
+
+        return replace(self, noise=planned_noise(self.noise, self.epsilon, find))
 
     def ledger(self, plan: PlannedRun) -> PrivacyLedger:
         """The ledger of a run with this mean."""

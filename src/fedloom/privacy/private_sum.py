@@ -24,7 +24,7 @@ from fedloom.core.privacy import ClientPrivacy, PlannedRun
 from fedloom.core.settings import OpenShare, Positive
 from fedloom.core.task import Task
 from fedloom.privacy.client_ledger import SumLedger, check_first_reply
-from fedloom.privacy.noise_settings import SCORES, Noise, most_turns, multiplier_of, smallest_noise
+from fedloom.privacy.noise_settings import SCORES, Noise, most_replies, multiplier_of, planned_noise, smallest_noise
 from fedloom.privacy.secure_random import Uniform, secure_uniform
 from fedloom.privacy.skellam import SkellamShares
 from fedloom.secure.quantise import Grid, tensor_of_words
@@ -73,14 +73,14 @@ class PrivateSum(MaskedSum):
 
     def planned(self, plan: PlannedRun) -> Self:
         """The same with the noise that keeps every client to ``epsilon`` in all rounds."""
-        if self.noise is not None or self.epsilon is None:
-            return replace(self, noise=self.multiplier)
-        turns = most_turns(plan.rounds, plan.clients, plan.draws)
 
-        def spends(noise: float) -> float:
-            return replace(self, noise=noise)._ledger(plan).epsilon(1, turns)
+        def find(epsilon: float) -> float:
+            sums = most_replies(plan)
+            return smallest_noise(
+                lambda noise: replace(self, noise=noise)._ledger(plan).epsilon(1, sums), epsilon, f"{sums} sums"
+            )
 
-        return replace(self, noise=smallest_noise(spends, self.epsilon, f"{turns} sums"))
+        return replace(self, noise=planned_noise(self.noise, self.epsilon, find))
 
     def _ledger(self, plan: PlannedRun) -> SumLedger:
         widest = plan.task.layout.width * len(plan.algorithm.sends)  # of narrower rows the noise spends less

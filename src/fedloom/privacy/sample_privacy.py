@@ -17,7 +17,7 @@ from fedloom.core.facts import Fact, Facts
 from fedloom.core.privacy import PlannedRun
 from fedloom.core.settings import OpenShare, Positive, check_settings
 from fedloom.privacy.client_ledger import SampleLedger
-from fedloom.privacy.noise_settings import SCORES, Noise, most_turns, multiplier_of, smallest_noise
+from fedloom.privacy.noise_settings import SCORES, Noise, most_replies, multiplier_of, planned_noise, smallest_noise
 
 log = logging.getLogger("fedloom")
 
@@ -49,6 +49,7 @@ class SamplePrivacy:
     }
     breaks: ClassVar[Facts] = {
         Fact.MIXED_MODELS: "is made for one model: leave it out, or task.models",
+        Fact.HIDDEN_DRAWS: "has records of what the clients that were drawn have spent",
         Fact.ONE_STEP: "has steps of its own: use execution vectorised, loop or auto",
     }
 
@@ -68,27 +69,28 @@ class SamplePrivacy:
 
     def planned(self, plan: PlannedRun) -> Self:
         """The same with the noise that keeps every client to ``epsilon`` in all rounds."""
-        if self.noise is not None or self.epsilon is None:
-            return replace(self, noise=self.multiplier)
-        if plan.deployed:
-            raise FedloomError(
-                "sample_privacy.epsilon without noise needs the numbers of samples, which only sites know: give "
-                "sample_privacy.noise too (fedloom privacy --mechanism sample_privacy says how much)."
-            )
-        turns = most_turns(plan.rounds, plan.clients, plan.draws)
-        sizes: list[int] = plan.task.federation.train.sizes.tolist()
-        steps = [turns * plan.work.steps_for(size) for size in sizes]
 
-        def spends(noise: float) -> float:
-            return SampleLedger(noise, self.delta, plan.work.batch_size).spent(sizes, steps)
+        def find(epsilon: float) -> float:
+            if plan.deployed:
+                raise FedloomError(
+                    "sample_privacy.epsilon without noise needs the numbers of samples, which only sites know: give "
+                    "sample_privacy.noise too (fedloom privacy --mechanism sample_privacy says how much)."
+                )
+            replies, sizes = most_replies(plan), plan.task.federation.train.sizes.tolist()
+            steps = [replies * plan.algorithm.steps_per_turn(plan.work, size) for size in sizes]
 
-        return replace(self, noise=smallest_noise(spends, self.epsilon, f"{max(steps)} steps"))
+            def spends(noise: float) -> float:
+                return SampleLedger(noise, self.delta, plan.work.batch_size).spent(sizes, steps)
+
+            return smallest_noise(spends, epsilon, f"{max(steps)} steps")
+
+        return replace(self, noise=planned_noise(self.noise, self.epsilon, find))
 
     def client_ledger(self, plan: PlannedRun) -> SampleLedger:
         """The ledger of clients that train by DP-SGD; a ``FedloomError`` says that the settings protect nobody."""
         ledger = SampleLedger(self.multiplier, self.delta, plan.work.batch_size, self.epsilon)
         sizes: list[int] = plan.task.federation.train.sizes.tolist()
-        steps = [plan.work.steps_for(size) for size in sizes]
+        steps = [plan.algorithm.steps_per_turn(plan.work, size) for size in sizes]
         first = ledger.spent(sizes, steps)
         if not math.isfinite(first):
             raise FedloomError(

@@ -11,6 +11,7 @@ clients send whole models: every weight is then crushed to at most ``gamma * ste
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import ClassVar
 
 import torch
@@ -20,6 +21,7 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep, Extras, Sender
 from fedloom.core.declarations import Model
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact
 from fedloom.core.task import Task
 
 log = logging.getLogger("fedloom")
@@ -28,7 +30,7 @@ log = logging.getLogger("fedloom")
 class UpdateFilter(ChannelStep):
     """A filter; subclasses have the settings and ``filter_changes``."""
 
-    summable: ClassVar[bool] = True
+    grants: ClassVar[Collection[Fact]] = (Fact.ADDABLE,)
 
     gamma: float
     whole_weights: bool

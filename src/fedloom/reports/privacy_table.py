@@ -27,6 +27,8 @@ def privacy_table(histories: Histories) -> Iterator[str]:
             if spent:
                 settings = _settings(runs[0].config, section, step)
                 study = ", for study only: the noise is seeded" if settings.get("seeded") else ""
+                draws = runs[0].config.get("made_by", {}).get("draws") if name == "privacy/epsilon" else None
+                study += f"; draws are {draws}" if draws and not study else ""
                 delta = f"{settings['delta']:g}" if "delta" in settings else ""
                 rows.append((method, whose, against + study, f"{max(spent):.3g}", delta))
     if not rows:

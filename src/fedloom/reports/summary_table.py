@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.facts import Fact, holds
 from fedloom.registry.kinds import METHODS
@@ -140,7 +142,19 @@ def verdict(histories: Histories) -> str:
     if len({row["rounds"] for row in finished}) > 1 and not any(row.get("early_stopping") for row in finished):
         sentences.append("The methods ran for different numbers of rounds, so their last values are not comparable.")
     # What was not learnt comes first: who leads among methods that lose to a constant is nobody's question.
-    return " ".join([against, *sentences] if warns else [*sentences, *([against] if against else [])])
+    first = [one for one in (against if warns else "", _one_class_sentence(histories)) if one]
+    return " ".join([*first, *sentences, *([against] if against and not warns else [])])
+
+
+def _one_class_sentence(histories: Histories) -> str:
+    """Which methods answer the same class for every test sample, though there are several; empty if none does."""
+    found = []
+    for name, runs in histories.items():
+        counted = [np.array(run.confusion) for run in runs if run.confusion]
+        if counted and all((one.sum(0) > 0).sum() == 1 < (one.sum(1) > 0).sum() for one in counted):
+            found.append(name)
+    verb = "answers" if len(found) == 1 else "answer"
+    return f"{join_names(found)} {verb} one class for every test sample." if found else ""
 
 
 def evidence(histories: Histories) -> list[dict[str, Any]]:

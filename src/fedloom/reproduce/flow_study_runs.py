@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from statistics import fmean
 from typing import Any
 
@@ -145,11 +146,31 @@ def _last_rounds_mean(history: History, group: str) -> float:
     return fmean(history.series(f"client_model/own_test/accuracy/{group}")[1][-LAST:])
 
 
-def slope(history: History, group: str) -> float:
-    """How much a group gained from the first third of the rounds to the last one."""
-    values = history.series(f"client_model/own_test/accuracy/{group}")[1][1:]
-    third = max(len(values) // 3, 1)
-    return fmean(values[-third:]) - fmean(values[third : 2 * third])
+def _curve(history: History, group: str) -> list[float]:
+    """The accuracy of a group after each round, from round 1 on."""
+    return history.series(f"client_model/own_test/accuracy/{group}")[1][1:]
+
+
+def round_changes(history: History, group: str) -> list[float]:
+    """How much a group gained from each round to the next.
+
+    Args:
+        history: A run that was measured after every round.
+        group: The size group.
+    """
+    return [after - before for before, after in pairwise(_curve(history, group))]
+
+
+def share_of_rounds_above(one: History, other: History, group: str) -> float:
+    """In which share of the rounds a group is better off with one method than with another.
+
+    Args:
+        one: A run that was measured after every round.
+        other: A run of the other method with the same seed.
+        group: The size group.
+    """
+    pairs = list(zip(_curve(one, group), _curve(other, group), strict=True))
+    return sum(first > second for first, second in pairs) / len(pairs)
 
 
 def group_table(title: str, values: Values) -> StudyTable:

@@ -62,6 +62,9 @@ NONE = StudyMethod("No-Augment", "fedgala:augment=none+own", by_nodes=True)
 MOST = StudyMethod("Max-Augment", "fedgala:augment=own+own", by_nodes=True)
 NONE_P = StudyMethod("No-Augment, prox", "fedgalap:augment=none+own", by_nodes=True)
 MOST_P = StudyMethod("Max-Augment, prox", "fedgalap:augment=own+own", by_nodes=True)
+AVG_STAYS = StudyMethod("FedAvg, no exits", "fedavgexit:tolerance=0+own")
+NONE_STAYS = StudyMethod("No-Augment, no exits in phase 3", "fedgala:augment=none,tolerance=0+own", by_nodes=True)
+GALA_STAYS = StudyMethod("Fed-GALA, no exits in phase 3", "fedgala:tolerance=0+own", by_nodes=True)
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class TrainingCase:
 
 GalaScores = dict[tuple[StudyMethod, TrainingCase, str], list[float]]
 """A value per seed by method, case and kind: ``global`` and ``local`` are of clients' own models, ``shared global`` and
-``shared local`` of the shared one, ``rounds`` is the number of rounds."""
+``shared local`` of the shared one, ``rounds`` is the number of rounds of the run for global tests."""
 
 
 @dataclass(frozen=True)
@@ -100,11 +103,10 @@ class GalaPlan:
     cases: Sequence[TrainingCase]
     methods: Sequence[StudyMethod]
 
-    def member(self, method: StudyMethod, case: TrainingCase) -> Member:
-        """One run of the study."""
-        # For local tests the document took another alpha_1 (0.01 on Cora and CiteSeer); here one trained model is
-        # tested both ways, with the one for tests on the whole graph.
-        tolerances = published("gala").tables["first_tolerance"].row(self.graph)
+    def member(self, method: StudyMethod, case: TrainingCase, mode: str) -> Member:
+        """One run of the study, whose models are tested in one way: alpha_1 was chosen for each."""
+        table = "first_tolerance" if mode == "global" else "first_tolerance_local"
+        tolerances = published("gala").tables[table].row(self.graph)
         spec = method.command_line(tolerances[str(case.clients)])
         values: dict[str, Any] = {
             "task": {"name": self.graph, "clients": case.clients, "options": {"split_seed": 0}},
@@ -118,17 +120,19 @@ class GalaPlan:
         return Member(label, folder_name(label), with_method(values, spec))
 
     def members(self) -> list[Member]:
-        """All runs."""
-        return [self.member(method, case) for case in self.cases for method in self.methods]
+        """All runs; a run serves both tests where its method has no alpha_1, or the same for both."""
+        every = [self.member(method, case, mode) for case in self.cases for method in self.methods for mode in MODES]
+        return list({member.label: member for member in every}.values())
 
     def run(self, request: StudyRequest) -> GalaScores:
         """Run all members and score them."""
         histories, factory, scores = request.run(self.members()), RunFactory(kept_tasks=len(self.cases)), GalaScores()
         for case in self.cases:
             for method in self.methods:
-                found = histories[self.member(method, case).label]
-                scores[method, case, "rounds"] = [float(history.records[-1]["round"]) for history in found]
                 for mode in MODES:
+                    found = histories[self.member(method, case, mode).label]
+                    if mode == "global":
+                        scores[method, case, "rounds"] = [float(history.records[-1]["round"]) for history in found]
                     scores[method, case, mode] = [_own_models_score(history, method, mode) for history in found]
                     if method is not LOCAL:
                         scores[method, case, f"shared {mode}"] = [

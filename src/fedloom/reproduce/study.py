@@ -144,13 +144,18 @@ def mean_text(values: Sequence[float], scale: float = 100.0) -> str:
     return f"{scale * fmean(values):.1f}{some}"
 
 
+def gaps_of(one: Sequence[float], other: Sequence[float]) -> list[float]:
+    """The differences of two methods, seed by seed."""
+    return [first - second for first, second in zip(one, other, strict=True)]
+
+
 def ahead_finding(says: str, ours: str, one: Sequence[float], other: Sequence[float], by: float = 0.0) -> StudyFinding:
     """The finding that one mean is above another by more than ``by`` (a share, not points), seed by seed.
 
     Its text has the difference and its standard error. It is not decided, and says so, if the difference is within
     noise: if Student's interval (paired over seeds, 95 %) includes ``by``.
     """
-    gaps = [a - b for a, b in zip(one, other, strict=True)]
+    gaps = gaps_of(one, other)
     mean, wide = fmean(gaps), half_width(np.array(gaps))
     decided = not wide or abs(mean - by) > wide  # seeds that all agree are not noise
     error = "" if wide is None else f" ± {100 * stdev(gaps) / len(gaps) ** 0.5:.1f}"

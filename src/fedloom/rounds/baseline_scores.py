@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedloom.baselines.usual import baselines_of
-from fedloom.core.baseline import Answers, Baseline
+from fedloom.core.baseline import Baseline, FittedBaseline
 from fedloom.core.metric import Scores
 from fedloom.core.task import FederationView, Lists, Task
 from fedloom.rounds.client_runtime import VALIDATION
@@ -92,7 +92,7 @@ def _training_samples(run: Composition, round_number: int) -> list[Tensor]:
 
 
 def _score_clients(
-    run: Composition, task: Task, answers_of: Callable[[int], Answers]
+    run: Composition, task: Task, answers_of: Callable[[int], FittedBaseline]
 ) -> tuple[dict[str, float], list[dict[str, Any]]]:
     federation = task.federation
     ids = list(scored_clients(run, federation))
@@ -105,7 +105,7 @@ def _score_clients(
     return name_client_scores(run, federation, ids, with_metric_values(run, ids, columns, totals), totals)
 
 
-def _part_sums(task: Task, answers: Sequence[Answers], ids: Sequence[int], part: Lists) -> Tensors:
+def _part_sums(task: Task, answers: Sequence[FittedBaseline], ids: Sequence[int], part: Lists) -> Tensors:
     """Each client's sums of loss, score, counts and metrics on one part of its samples."""
     sums = MetricSums(task.metrics, len(ids))
     scores = [
@@ -122,7 +122,7 @@ def _part_sums(task: Task, answers: Sequence[Answers], ids: Sequence[int], part:
     return columns | {f"metric/{name}": found for name, found in rows.items()}
 
 
-def _score_shared(task: Task, pooled: Answers) -> dict[str, float]:
+def _score_shared(task: Task, pooled: FittedBaseline) -> dict[str, float]:
     """Score, loss and metrics on the global test set, where there is one."""
     everybody = task.federation.global_test
     if not len(everybody):
@@ -138,7 +138,7 @@ def _score_shared(task: Task, pooled: Answers) -> dict[str, float]:
     return {name: value for name, value in named.items() if value == value}  # NaN: undefined
 
 
-def _sums(task: Task, answers: Answers, positions: Tensor, watch: Callable[[Tensor, Tensor], None]) -> Scores:
+def _sums(task: Task, answers: FittedBaseline, positions: Tensor, watch: Callable[[Tensor, Tensor], None]) -> Scores:
     """The sums of loss, score and counts over some samples; ``watch`` sees each batch of predictions."""
     total = torch.zeros(3, dtype=torch.float64)
     for chunk in torch.split(positions, SAMPLES_AT_ONCE) if len(positions) else ():

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from fedloom.channel.channel import Channel
 from fedloom.channel.downlink import DownChannel, Downlink
-from fedloom.core.algorithm import Algorithm
+from fedloom.core.algorithm import Algorithm, handover_of
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.cohort import Cohort, RunSetting
+from fedloom.core.facts import Fact, holds
 from fedloom.core.kept_rows import KeptRows
-from fedloom.core.message import Message
+from fedloom.core.message import Message, Reply
 from fedloom.core.metric import Metric, Scores
 from fedloom.core.model.architectures import own_state, stored_name
 from fedloom.core.model.sub_models import SubModelDraw, SubModels
 from fedloom.core.prediction_stage import PredictionStage
+from fedloom.core.relays import RELAY, fill_envelopes, read_envelopes
 from fedloom.rounds.confusion_counts import ConfusionCounts
 from fedloom.rounds.hostile_clients import HostileClients
 from fedloom.rounds.jobs import CohortAnswer, Job, Tensors
@@ -77,6 +80,11 @@ class ClientRuntime:
         """The step that lets only sums leave, if the channel has one: the last."""
         return self.steps[-1] if self.steps and isinstance(self.steps[-1], SumStep) else None
 
+    @cached_property
+    def hides_models(self) -> bool:
+        """Whether clients hand models to each other that the server cannot read."""
+        return not holds(Fact.READABLE, self.algorithm)
+
     def do(self, job: Job, message: Message, kept: Mapping[str, KeptRows]) -> Tensors:
         """Do one job."""
         if job.kind == "global":
@@ -126,6 +134,8 @@ class ClientRuntime:
         trains = job.kind == "update"
         cohort = self.cohort(job.ids, job.round, own, job.turn if trains else PREDICTING, trains)
         message = message.for_clients(places)
+        if RELAY in message.each and self.hides_models:
+            message = Message(message.shared, {"row": read_envelopes(message.each[RELAY])})
         if job.kind in SENT:
             draw = SubModelDraw(self.setting.seed, job.round, job.turn, job.ids) if job.kind == "update" else None
             message = self.down_channel.decode(message, draw)
@@ -136,7 +146,8 @@ class ClientRuntime:
             return self._update(cohort, message, job).pack()
         if job.kind == "confusion":
             return {"confusion": self._confusion(cohort, message)}
-        return self._ask(cohort, message) if job.kind == "ask" else self._score(cohort, message, job.measure)
+        answer = self._ask if job.kind == "ask" else self._score
+        return answer(cohort, message, job.measure)
 
     def _update(self, cohort: Cohort, message: Message, job: Job) -> CohortAnswer:
         before = dict(cohort.kept)
@@ -149,7 +160,9 @@ class ClientRuntime:
         trained = frozenset(cohort.changed)
         silent = self.channel.silent(reply, message, cohort)
         remembered = frozenset(cohort.changed) - trained
-        if job.session is None:
+        if self.hides_models:
+            reply = self._hand_on(self.channel.encode(reply, message, cohort), message, job)
+        elif job.session is None:
             reply = self.channel.encode(reply, message, cohort)
         else:
             reply = sums_of(self.algorithm, self.steps, self.weight_by).code(reply, message, cohort, job.session)
@@ -160,6 +173,20 @@ class ClientRuntime:
         measured = self._measure(cohort) if job.measure else {}
         answer = CohortAnswer(dict(reply.tensors), kept, costs, measured)
         return answer if silent is None else withhold_replies(answer, silent)
+
+    def _hand_on(self, reply: Reply, message: Message, job: Job) -> Reply:
+        """What members of an encrypted chain send: their model, whole, since nobody else has what they started from."""
+        rows = self.channel.decode(reply.tensors, message)["row"]
+        return Reply({"row": rows} if self.is_end(job) else {RELAY: fill_envelopes(rows)})
+
+    def is_end(self, job: Job) -> bool:
+        """Whether the clients of a job answer the server with something that it reads, and not the next in a chain.
+
+        Args:
+            job: The job; its clients are alike in this.
+        """
+        place = handover_of(self.algorithm, job.ids[0], job.round, job.turn, self.setting.seed)
+        return place is None or place.next is None
 
     def _measure(self, cohort: Cohort) -> Tensors:
         """Scores of the models that the clients received and trained, on their test parts."""
@@ -172,11 +199,14 @@ class ClientRuntime:
                 found |= {f"{model}/metric/{name}": column for name, column in values.items()}
         return found
 
-    def _ask(self, cohort: Cohort, message: Message) -> Tensors:
+    def _ask(self, cohort: Cohort, message: Message, on_training: bool) -> Tensors:
         """Loss and score of clients' current models on their validation part, or without one on their training part."""
         rows = cohort.spread(self.algorithm.weights_for(message, cohort))
         federation = cohort.task.federation
-        lists = [federation.valid[client] if len(federation.valid[client]) else federation.train[client] for client in cohort.ids]  # fmt: skip # noqa: E501
+        lists = [
+            federation.train[client] if on_training or not len(federation.valid[client]) else federation.valid[client]
+            for client in cohort.ids
+        ]
         scores = cohort.trainer.scores(rows, lists)
         return {"loss": scores.mean_loss, "score": scores.mean_score, "samples": cohort.samples}
 

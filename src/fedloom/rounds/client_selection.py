@@ -73,7 +73,8 @@ def _probe_clients(
     run: Composition, engine: Engine, state: RunState, context: ServerContext, ids: list[int], costs: RoundCosts
 ) -> Tensors:
     """What some clients' current models score on their own data; costs a model down and two numbers up for each."""
-    jobs = [Job("ask", context.round, some, places) for some, places in run.blocks(ids)]
+    on_training = getattr(run.select, "loss_on", "validation") == "training"
+    jobs = [Job("ask", context.round, some, places, measure=on_training) for some, places in run.blocks(ids)]
     message = run.down_channel.encode(run.algorithm.broadcast(state.server, ids))
     if run.exchanges:
         costs.bytes_down += message.bytes_for(len(ids))

@@ -20,6 +20,7 @@ from fedloom.core.aggregator import Aggregator
 from fedloom.core.algorithm import Algorithm, ServerStep, exchanges
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.cohort import RunSetting
+from fedloom.core.facts import Fact, holds
 from fedloom.core.model.sub_models import SubModels
 from fedloom.core.prediction_stage import PredictionStage
 from fedloom.core.privacy import ClientPrivacy, Privacy
@@ -239,6 +240,11 @@ class Composition:
         """How replies are added, if only sums of them leave the clients."""
         has_sums = any(isinstance(step, SumStep) for step in self.steps)
         return sums_of(self.algorithm, self.steps, self.weight_by) if has_sums else None
+
+    @cached_property
+    def hides_models(self) -> bool:
+        """Whether clients hand models to each other that the server cannot read."""
+        return not holds(Fact.READABLE, self.algorithm)
 
     @cached_property
     def exchanges(self) -> bool:

@@ -31,7 +31,8 @@ class Job:
     ``ids[0]`` to ``ids[1] - 1`` of the global test set; ``confusion`` counts which classes were taken for which on the
     clients' test parts. ``places`` are the clients' places in the wave's ``ids``.
     ``measure`` asks for more: an ``update`` then evaluates the received and the trained models on the clients' test
-    parts, a ``score`` what clients predict with on their validation parts.
+    parts, a ``score`` what clients predict with on their validation parts, an ``ask`` is about training parts even
+    where there are validation parts.
     """
 
     kind: Literal["update", "ask", "score", "global", "confusion"]

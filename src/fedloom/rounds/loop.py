@@ -8,7 +8,7 @@ state after a round depends on the state before it and on nothing else.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -33,12 +33,20 @@ from fedloom.rounds.run_state import RunState
 log = logging.getLogger("fedloom")
 
 
-def play_prelude(run: Composition, engine: Engine, state: RunState) -> dict[str, Any]:
+NoteBegun = Callable[[int], None]
+"""Called with a round's number before anything is drawn, where that must survive a stop."""
+
+
+def play_prelude(
+    run: Composition, engine: Engine, state: RunState, note_begun: NoteBegun | None = None
+) -> dict[str, Any]:
     """Do what a method does once before its first round: change ``state`` and return the record of round 0."""
     engine.begin(0)
     context, costs = run.context(0), _open_costs(run, state)
     prelude = run.algorithm.prelude(state.server, context)
     if prelude is not None:
+        if run.client_privacy and run.privacy is None:  # beside a private mean nobody may be asked before round 1
+            _count_play(state, 0, note_begun)
         server = _drive(RoundContext(run, engine, state, context, costs), prelude)
         check_state(run.algorithm, server)
         state.server, state.aggregator, state.down = server, costs.memory.tensors(), dict(costs.down)
@@ -46,16 +54,26 @@ def play_prelude(run: Composition, engine: Engine, state: RunState) -> dict[str,
     return _record(0, costs, costs.findings)
 
 
-def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, Any]:
-    """Play one round: change ``state`` and return the round's record, without scores of the new model."""
+def play_round(
+    run: Composition, engine: Engine, state: RunState, note_begun: NoteBegun | None = None
+) -> dict[str, Any]:
+    """Play one round: change ``state`` and return the round's record, without scores of the new model.
+
+    Args:
+        run: What the run is made of.
+        engine: Where jobs run.
+        state: The state before the round; it is changed.
+        note_begun: Called with the round's number before anything is drawn, where that must survive a stop.
+    """
     number = state.round + 1
     engine.begin(number)
     _check_budget(run, state)
-    if run.privacy is not None:
-        state.count_plays()
+    if run.privacy is not None or run.client_privacy:
+        _count_play(state, number, note_begun)
     context, costs = run.context(number), _open_costs(run, state)
     choice = select_clients(run, engine, state, context, costs)
-    measure = is_scored(run, number) and run.exchanges
+    # What the clients of a round score tells who they are.
+    measure = is_scored(run, number) and run.exchanges and not run.draws_are_secret
     waves = run.algorithm.play(state.server, choice.places, context)
     try:
         server = _drive(RoundContext(run, engine, state, context, costs, measure), waves)
@@ -74,7 +92,14 @@ def play_round(run: Composition, engine: Engine, state: RunState) -> dict[str, A
     metrics = metrics | epsilons(run, state, number)
     if run.draws_are_secret:
         costs.hide_draws(run.planned_costs(number))
-    return _record(number, costs, metrics | costs.findings, choice.lost)
+    return _record(number, costs, metrics | costs.findings, () if run.draws_are_secret else choice.lost)
+
+
+def _count_play(state: RunState, number: int, note_begun: NoteBegun | None) -> None:
+    """Count a round that adds noise before anything is drawn: on disk first, where it survives a stop."""
+    if note_begun is not None:
+        note_begun(number)
+    state.count_plays()
 
 
 def _optimize(run: Composition, state: RunState, server: State) -> State:

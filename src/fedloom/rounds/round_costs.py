@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from torch import Tensor
 
@@ -74,7 +75,8 @@ class RoundCosts:
         Args:
             planned: What a round of the average size has.
         """
-        share = planned.clients / max(len(self.selected), 1)
+        # Exact: a float's last bit would depend on how many were drawn, and so would how half a byte is rounded.
+        share = Fraction(planned.clients) / max(len(self.selected), 1)
         for name in ("bytes_down", "bytes_up", "bytes_between"):
             setattr(self, name, round(getattr(self, name) * share))
         self.planned, self.steps, self.selected = planned, planned.steps, set()

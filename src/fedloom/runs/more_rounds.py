@@ -16,6 +16,7 @@ from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.runs.folder.manifest import CONFIG, allow_configs, digest_of, manifest_paths
 from fedloom.runs.folder.recover import recover
 from fedloom.runs.prepare import Prepared
+from fedloom.runs.private_rounds import counts_rounds
 from fedloom.runs.results.history import History
 
 
@@ -48,7 +49,8 @@ def prolong(prepared: Prepared, folder: Path) -> None:
     """Turn the folder of a run into that of a longer one which was stopped. A kill at any point leaves one of the two.
 
     The last round of the shorter run was evaluated because it was the last. Where a longer run would not have
-    evaluated it, the run goes back to the checkpoint before and plays it again.
+    evaluated it, the run goes back to the checkpoint before and plays it again; but for a private one, which would
+    spend privacy on that, and whose record of this round keeps its scores.
     """
     run = prepared.composition
     refuse_if_rounds_matter(run)
@@ -58,7 +60,8 @@ def prolong(prepared: Prepared, folder: Path) -> None:
         to_toml({**History.load(folder).config, "rounds": run.setting.rounds}),
     )
     allow_configs(folder, [digest_of(before), digest_of(config)])
-    if state is not None and not is_over(run, state) and not is_scored(run, state.round):
+    evaluated_as_last = run.eval_every > 0 and state is not None and not is_scored(run, state.round)
+    if state is not None and evaluated_as_last and not is_over(run, state) and not counts_rounds(prepared):
         manifest_paths(folder)[-1].unlink()
     write_atomic(folder / CONFIG, config)
     allow_configs(folder, [digest_of(config)])

@@ -13,7 +13,7 @@ from fedloom.core.channel_step import ChannelStep
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, holds
 from fedloom.core.privacy import PlannedRun
-from fedloom.core.selector import CheckedSelector, Draws, KnownDraws
+from fedloom.core.selector import CheckedSelector, Draws, draws_of
 from fedloom.core.task import FederationView, Task
 from fedloom.rounds.metrics import size_limits
 
@@ -79,7 +79,7 @@ def fewest_participants(federation: FederationView, new: Sequence[int]) -> int:
 def _check_round_size(config: RunConfig, clients: int) -> None:
     """Refuse an aggregator that needs more clients than a round has."""
     selection, least = config.selection, config.aggregation.least_clients
-    known = selection.draws(clients) if isinstance(selection, KnownDraws) and clients > 1 else Draws()
+    known = (draws_of(selection, clients) if clients > 1 else None) or Draws()
     per_round = clients if known.number is None else known.number
     usual = per_round if known.rate is None else known.rate * clients
     if usual < least and least > 1:  # a round without anybody is drawn again

@@ -18,7 +18,7 @@ import fedloom
 from fedloom import engines as engine
 from fedloom.aggregation.mean import weights
 from fedloom.channel.sub_model_step import SubModelStep
-from fedloom.config.compatibility import check_compatibility
+from fedloom.config.compatibility import check_compatibility, part_that_tells_draws
 from fedloom.config.python_objects import object_marks
 from fedloom.config.schema import RunConfig, as_plain, with_task_section
 from fedloom.core.algorithm import Algorithm
@@ -28,7 +28,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.model.sub_models import SubModels
 from fedloom.core.privacy import ClientPrivacy, PlannedRun
 from fedloom.core.seeds import numpy_generator
-from fedloom.core.selector import Choice, Draws, KnownDraws
+from fedloom.core.selector import Choice, Draws, draws_of
 from fedloom.core.task import Task
 from fedloom.files.formats import SETTINGS
 from fedloom.registry.code_consent import code_notes
@@ -40,6 +40,7 @@ from fedloom.rounds.score import metric_notes
 from fedloom.rounds.screen import Divergence
 from fedloom.rounds.training_task import training_task
 from fedloom.runs.folder.fingerprint import fingerprint
+from fedloom.runs.model_warnings import warn_of_model
 from fedloom.runs.part_checks import check_parts, fewest_participants
 from fedloom.runs.start_model import model_digest, with_start
 from fedloom.runs.trial import check_devices, try_models, try_sample_gradients
@@ -74,6 +75,7 @@ def prepare(
     check_devices(task)
     if not deployed:
         try_models(task)
+        warn_of_model(task, algorithm, config.local)
     task, notes = _with_start(task, config)
     # Before the method adds to the model: runs of different methods are compared by the fingerprint of what they share.
     notes = _notes(task, algorithm, config, deployed, made_of) | notes
@@ -124,11 +126,19 @@ def prepare(
     if not deployed:
         check_metrics(composition)
     plain = as_plain(config, algorithm)
-    code = code_notes(plain)
-    if code:
-        config = config.model_copy(update={"made_by": {**config.made_by, **code}})
+    later_notes = code_notes(plain) | _note_on_draws(composition, plan)
+    if later_notes:
+        config = config.model_copy(update={"made_by": {**config.made_by, **later_notes}})
         plain["made_by"] = config.made_by
     return Prepared(composition, config, plain)
+
+
+def _note_on_draws(run: Composition, plan: PlannedRun) -> dict[str, str]:
+    """A note that a private run does not count on draws, and why; it is said once, before the run starts."""
+    if run.privacy is None or run.privacy.rate == 1 or plan.tells_draws is None:
+        return {}
+    log.warning("%s, so epsilon counts every client as drawn in every round", plan.tells_draws)
+    return {"draws": f"not counted on: {plan.tells_draws}"}
 
 
 def channel_steps(config: RunConfig, task: Task) -> tuple[SubModels | None, tuple[ChannelStep, ...]]:
@@ -158,8 +168,9 @@ def planned_run(
     """
     draws: Draws | None = Draws(number=clients)
     if selects:
-        draws = config.selection.draws(clients) if isinstance(config.selection, KnownDraws) else None
-    return PlannedRun(algorithm, task, config.local, config.rounds, clients, draws, deployed)
+        draws = draws_of(config.selection, clients)
+    told = part_that_tells_draws(config, algorithm, task, config.execution, deployed)
+    return PlannedRun(algorithm, task, config.local, config.rounds, clients, draws, deployed, told)
 
 
 def with_planned_noise(config: RunConfig, plan: PlannedRun) -> RunConfig:

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from fedloom import engines as engine
 from fedloom.config.schema import to_toml
@@ -33,22 +32,16 @@ from fedloom.rounds.record_keys import turns_of
 from fedloom.rounds.run_state import RunState, initial_state
 from fedloom.rounds.score import scores_of
 from fedloom.runs.earlier_round import go_back_to_round
+from fedloom.runs.folder.begun_rounds import BEGUN, BegunRounds
 from fedloom.runs.folder.checkpoint import go_back, load_checkpoint, save_checkpoint, save_start, write_results
 from fedloom.runs.folder.fingerprint import refuse_other_task
 from fedloom.runs.folder.folder_lock import lock_folder
 from fedloom.runs.folder.manifest import CHECKPOINTS, CONFIG, PARTITION
-from fedloom.runs.folder.metrics_file import (
-    FINISHED,
-    METRICS,
-    TIMINGS,
-    append_record,
-    append_stop,
-    compact_json,
-    last_recorded_round,
-)
+from fedloom.runs.folder.metrics_file import FINISHED, METRICS, TIMINGS, append_record, append_stop, compact_json
 from fedloom.runs.folder.recover import keep_records, recover
 from fedloom.runs.more_rounds import prolong
 from fedloom.runs.prepare import Prepared
+from fedloom.runs.private_rounds import count_replays, read_count, start_count
 from fedloom.runs.results.best_round import BestRound
 from fedloom.runs.results.client_model import prediction_row
 from fedloom.runs.results.forgetting import forgetting
@@ -74,7 +67,7 @@ def execute(
     history = History(prepared.plain, partition=partition_counts(prepared.composition.task), folder=folder)
     state = initial_state(prepared.composition)
     if folder is None:
-        return _run_rounds(prepared, state, history, observers, cores)
+        return _run_rounds(prepared, state, history, observers, cores, None)
     config = to_toml(prepared.plain)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -85,13 +78,14 @@ def execute(
             raise FedloomError(f"{folder} already contains a run: resume it, or name another folder.")
         try:
             write_atomic(folder / "partition.json", compact_json(history.partition))
+            begun = start_count(prepared, folder)  # before the config: a run without this file has lost it
             write_atomic(folder / "config.toml", config)
             save_start(folder)
             remember_notes(prepared.plain)
         except OSError as error:
             raise unwritable(folder, error, "name another folder") from None
         with explain_full_disk(folder), _forget_start(history, cores):
-            return _run_rounds(prepared, state, history, observers, cores)
+            return _run_rounds(prepared, state, history, observers, cores, begun)
 
 
 @contextmanager
@@ -106,7 +100,7 @@ def _forget_start(history: History, given: Engine | None) -> Iterator[None]:
     except Exception as error:
         began = any(record["round"] for record in history.records)
         if folder is not None and given is None and not began and not isinstance(error, OSError):
-            for name in (CONFIG, PARTITION, METRICS, TIMINGS):
+            for name in (CONFIG, PARTITION, METRICS, TIMINGS, BEGUN):
                 (folder / name).unlink(missing_ok=True)
             shutil.rmtree(folder / CHECKPOINTS, ignore_errors=True)
         raise
@@ -124,16 +118,18 @@ def resume(
     With ``from_round`` it goes back to the checkpoint of that round first, and its settings may be others.
     """
     with lock_folder(folder), explain_full_disk(folder):
+        begun = read_count(prepared, folder)
         state, history = _state_to_resume(prepared, folder, from_round)
+        if begun is not None:
+            count_replays(prepared.composition, state, begun)
         for observe in observers:
             for record in history.records:
                 observe(record)
-        return _run_rounds(prepared, state, history, observers, cores)
+        return _run_rounds(prepared, state, history, observers, cores, begun)
 
 
 def _state_to_resume(prepared: Prepared, folder: Path, from_round: int | None) -> tuple[RunState, History]:
     """The state from which a run continues, and what it had measured until then."""
-    recorded = last_recorded_round(folder)
     recover(folder, compact_json(partition_counts(prepared.composition.task)))
     history = History.load(folder)
     if history.stopped is not None and from_round is None:
@@ -156,36 +152,9 @@ def _state_to_resume(prepared: Prepared, folder: Path, from_round: int | None) -
     state = load_checkpoint(folder, prepared.composition.task.federation.clients)
     if state is None:  # stopped before its first checkpoint: start again
         state, history.records = initial_state(prepared.composition), []
-    counted = not _is_repeatable(prepared) and _count_again(prepared.composition, state, recorded - state.round)
-    if counted and state.round:  # before anything is played: the next stop must not forget it
-        save_checkpoint(folder, state)
     history.records = [record for record in history.records if record["round"] <= state.round]
     keep_records(folder, history.records)
     return state, history
-
-
-def _is_repeatable(prepared: Prepared) -> bool:
-    """Whether all noise of a run is drawn from its seed: then what is played again tells the same again."""
-    config = prepared.config
-    parts = (config.aggregation, *config.channel, config.sample_privacy)
-    return all(part.seeded for part in parts if hasattr(part, "seeded"))
-
-
-def _count_again(run: Composition, state: RunState, lost: int) -> bool:
-    """Count rounds that were recorded and are played once more: what they told has been told. Whether there are any.
-
-    Who took part in them is not known any more, so every client counts as if it had.
-    """
-    if lost <= 0 or (run.privacy is None and not run.client_privacy):
-        return False
-    if run.privacy is not None:
-        state.count_plays(lost)
-    sizes = run.training_federation(state.round + 1).train.sizes
-    steps = [run.setting.work.steps_for(size) for size in sizes.tolist()]
-    for name, privacy in run.client_privacy.items():
-        more = torch.tensor([lost * privacy.uses(made) for made in steps], dtype=torch.int64)
-        state.uses[name] = state.uses.get(name, torch.zeros(len(sizes), dtype=torch.int64)) + more
-    return True
 
 
 def _refuse_other_torch(before: Mapping[str, str], now: Mapping[str, str], folder: Path) -> None:
@@ -215,35 +184,37 @@ def _run_rounds(
     state: RunState,
     history: History,
     observers: Sequence[Observer],
-    given: Engine | None = None,
+    given: Engine | None,
+    begun: BegunRounds | None,
 ) -> History:
     run, config, folder = prepared.composition, prepared.config, history.folder
     best = BestRound(config.early_stopping, history)
     # What is not saved is played again, and would spend privacy twice.
     checkpoint_every = 1 if run.privacy is not None or run.client_privacy else config.checkpoint_every
+    note_begun = None if begun is None else begun.append
     with single_thread():
         cores = given or engine.start(run.runtime(), config.workers, config.engine, config.ray_address)
         try:
             if state.round == 0 and not history.records:
                 began = time.perf_counter()
-                first = _try_round(lambda: play_prelude(run, cores, state), run, 0)
+                first = _try_round(lambda: play_prelude(run, cores, state, note_begun), run, 0)
                 if run.eval_every:
                     first["metrics"], history.clients = score_models(run, cores, state)
                 _record_exclusions(cores, first)
                 if run.eval_every or first["steps"]:
-                    _record_round(history, first, observers, time.perf_counter() - began)
+                    _record_round(history, first, observers, _seconds_since(began, run))
             best.find(state)
             while not is_over(run, state) and not best.is_over:
                 began = time.perf_counter()
                 history.row = state.server.get("row")
-                record = _try_round(lambda: play_round(run, cores, state), run, state.round + 1)
+                record = _try_round(lambda: play_round(run, cores, state, note_begun), run, state.round + 1)
                 last = is_over(run, state)
                 if is_scored(run, state.round, last):
                     metrics, history.clients = score_models(run, cores, state)
                     record["metrics"] |= metrics | forgetting(metrics, history.records)
                     record["metrics"] |= _efficiency(run, metrics, turns_of(record) + len(record.get("lost", ())))
                 _record_exclusions(cores, record)
-                _record_round(history, record, observers, time.perf_counter() - began)
+                _record_round(history, record, observers, _seconds_since(began, run))
                 best.update(state)
                 last = last or best.is_over
                 if folder is not None and (last or state.round % checkpoint_every == 0):
@@ -301,10 +272,18 @@ def _record_exclusions(cores: Engine, record: dict[str, Any]) -> None:
             record[key] = found
 
 
-def _record_round(history: History, record: dict[str, Any], observers: Sequence[Observer], seconds: float) -> None:
+def _seconds_since(began: float, run: Composition) -> float | None:
+    """How long a round took; None where nobody may learn who was drawn, since more clients take longer."""
+    return None if run.draws_are_secret else time.perf_counter() - began
+
+
+def _record_round(
+    history: History, record: dict[str, Any], observers: Sequence[Observer], seconds: float | None
+) -> None:
     history.records.append(record)
-    history.seconds[record["round"]] = round(seconds, 6)
-    append_record(history.folder, record, history.seconds[record["round"]])
+    if seconds is not None:
+        history.seconds[record["round"]] = round(seconds, 6)
+    append_record(history.folder, record, history.seconds.get(record["round"]))
     for observe in observers:
         observe(record)
 

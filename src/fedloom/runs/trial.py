@@ -50,7 +50,7 @@ def try_sample_gradients(task: Task) -> None:
         task: The task as its clients train on it.
     """
     trainer = LocalTrainer(task, "vectorised")
-    positions = task.federation.train[0][:1].expand(1, 2)
+    positions = task.sample.expand(1, 2)
     moving = [slot.name for slot in task.layout.moving(None)]
     stacks, mask = trainer.stacks(task.initial_row().expand(1, -1)), torch.ones(1, 2)
     batch = (task.inputs(positions), task.targets(positions), mask)
@@ -66,7 +66,7 @@ def try_sample_gradients(task: Task) -> None:
 
 def check_outputs(task: Task) -> None:
     """Refuse a model that does not take a sample of the task, or whose outputs do not fit the task's targets."""
-    first = task.federation.train.order[:1]
+    first = task.sample
     if not len(first) or not task.federation.samples_are_independent:
         return
     model = copy.deepcopy(task.model)

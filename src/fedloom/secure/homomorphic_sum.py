@@ -6,11 +6,11 @@ is again such a multiple: the noise of the encryption is gone, so the sum is exa
 tells the server nothing about the key (Li and Micciancio, https://eprint.iacr.org/2020/1533, where it does).
 
 The server can add whatever rows it likes, so sites look before they open. Every text of a row has tags of its client,
-this sum and the text's place (``row_tags.py``): their sum is that of the announced clients only if each of them is in
-it once, with its row of this sum. Numbers that are not close to multiples of 2^-17 are not sums of rows, but multiples.
-And a site opens what more than half of the announced clients have confirmed to each other, each of them one sum of a
-round: of several such sums no client is left over (each but one would have to be in two of them, which takes more
-confirmations than there are clients).
+this sum, the text's place and its numbers (``row_tags.py``): their sum is that of the announced clients only if each of
+them is in it once, with its row of this sum, as it was encrypted. Numbers that are not close to multiples of 2^-17 are
+not sums of rows, but multiples. And a site opens what more than half of the announced clients have confirmed to each
+other, each of them one sum of a round: of several such sums no client is left over (each but one would have to be in
+two of them, which takes more confirmations than there are clients).
 
 It is for a few sites that trust each other: whoever has their key opens every row.
 """

@@ -1,9 +1,12 @@
 """Tags of encrypted rows: by them sites see whose rows are in a sum, before they open it.
 
 The server adds rows that it cannot read. It could add one twice, leave one out, or take one of another round; it could
-do so in one text of a long row only, and make up the rest. So every text begins with numbers that only sites can
-compute, from the secret that they share: they belong to one client, one sum and one place. In a sum they add up to what
-the announced clients' numbers add up to, which a server reaches by accident with a chance of 2^-60.
+do so in one text of a long row only, and make up the rest; and it can multiply the numbers of a text, each by another
+whole number, by a polynomial that leaves some of them as they are. So every text begins with tags that only sites can
+compute, from the secret that they share: a number that belongs to one client, one sum and one place, plus the text's
+other numbers, each times a secret factor, modulo a prime. The factors are the same for all clients of a sum, so tags
+add up to the tag of the sum (a linear code of Wegman and Carter's kind, as in Agrawal and Boneh, Homomorphic MACs,
+ACNS 2009). A server that changes the numbers of a sum or the clients in it reaches their tags with a chance of 2^-60.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from fedloom.secure.sum_step import Opening, SumSession
 
 TAGS, BITS = 2, 30
 """The numbers of a tag and their bits: 32 of them, as multiples of 2^-17, stay below the largest sum."""
+PRIME = 2**BITS - 35
+"""The largest prime of so many bits."""
 CODE = 32
 """The bytes of a confirmation."""
 
@@ -67,8 +72,9 @@ class RowTags:
         texts = tagged_width(len(row), slots) // slots
         filled = torch.zeros(texts * (slots - TAGS), dtype=row.dtype)
         filled[: len(row)] = row
-        tags = self._tags([client], texts).to(row.dtype) * step
-        return torch.cat([tags, filled.view(texts, -1)], dim=1).flatten()
+        numbers = filled.view(texts, -1)
+        tags = self._tags([client], (numbers / step).round().long())
+        return torch.cat([tags.to(row.dtype) * step, numbers], dim=1).flatten()
 
     def remove(self, total: Tensor, slots: int, clients: Iterable[int]) -> Tensor | None:
         """The numbers of a sum without its tags; None if it is not of each of some clients once.
@@ -79,7 +85,8 @@ class RowTags:
             clients: Who should be in it.
         """
         texts = total.view(-1, slots)
-        if not torch.equal(texts[:, :TAGS].long(), self._tags(clients, len(texts))):
+        tags, numbers = texts[:, :TAGS].long(), texts[:, TAGS:].long()
+        if not torch.equal(tags.remainder(PRIME), self._tags(clients, numbers)):
             return None
         return texts[:, TAGS:].flatten()
 
@@ -93,12 +100,22 @@ class RowTags:
         text = repr((client, opening.clients)).encode() + hashlib.sha256(opening.total).digest()
         return hmac.digest(self.key, b"confirmation" + text, "sha256")
 
-    def _tags(self, clients: Iterable[int], texts: int) -> Tensor:
-        """The sums of some clients' tags: a row per text."""
-        found = torch.zeros(texts, TAGS, dtype=torch.int64)
+    def _tags(self, clients: Iterable[int], numbers: Tensor) -> Tensor:
+        """The tags of some clients' sum, modulo the prime: a row per text.
+
+        Args:
+            numbers: What the sum has behind its tags, in steps: a row per text.
+        """
+        texts, others = numbers.shape
+        factors = self._secret_numbers("factors", texts, TAGS * others).view(texts, TAGS, others)
+        found = (factors * numbers.remainder(PRIME)[:, None]).remainder(PRIME).sum(2)
         for client in clients:
-            own = hmac.digest(self.key, f"tags of {client}".encode(), "sha256")
-            stream = hashlib.shake_256(own).digest(texts * TAGS * 4)
-            words = np.frombuffer(stream, dtype=">u4").astype(np.int64) >> (32 - BITS)
-            found += torch.from_numpy(words).view(texts, TAGS)
-        return found
+            found += self._secret_numbers(f"tags of {client}", texts, TAGS)
+        return found.remainder(PRIME)
+
+    def _secret_numbers(self, purpose: str, texts: int, count: int) -> Tensor:
+        """Numbers below the prime that a server cannot tell from random ones: some for each text."""
+        own = hmac.digest(self.key, purpose.encode(), "sha256")
+        stream = hashlib.shake_256(own).digest(texts * count * 8)
+        words = np.frombuffer(stream, dtype=">u8") % PRIME  # of 64 bits, so that all are as likely but for 2^-34
+        return torch.from_numpy(words.astype(np.int64)).view(texts, count)

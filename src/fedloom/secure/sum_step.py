@@ -8,7 +8,7 @@ one process, in a deployment each on its own machine: the phases and their bytes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
@@ -168,7 +168,7 @@ class SumStep(ChannelStep):
     """The base of steps that let only sums leave. Its settings are its fields."""
 
     is_last: ClassVar[bool] = True
-    summable: ClassVar[bool] = True
+    grants: ClassVar[Collection[Fact]] = (Fact.ADDABLE,)
     needs: ClassVar[Facts] = {
         Fact.ONLY_SUMS: "lets only sums of replies leave: use fedavg, fedprox, fedrep or scaffold, or leave the step "
         "out; a method of your own that uses nothing but replies.mean says so with grants = (Fact.ONLY_MEANS,)",

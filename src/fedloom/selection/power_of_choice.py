@@ -2,9 +2,10 @@
 
 Cho, Wang and Joshi, Towards Understanding Biased Client Selection in Federated Learning, AISTATS 2022 (pow-d, and
 rpow-d as ``estimate="last"``). Candidates are drawn by size, so the selected clients count alike in the average, as in
-the paper: weights by size would count it twice. The paper evaluates the training loss; here a client with a validation
-part reports its validation loss. Capanema et al. (FedPredict with client selection) rank by the loss times the client's
-share of the data: ``by_size``.
+the paper: weights by size would count it twice. The paper evaluates the training loss (``loss_on = "training"``); by
+default a client with a validation part reports its validation loss. Capanema et al. (FedPredict with client selection)
+rank by the loss times the client's share of the data, ``by_size``, read the training loss, and weigh the chosen clients
+by samples (``weight_by = "samples"`` of the run).
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class PowerOfChoice(PerRound):
         by_size: Rank by loss times the client's share of the data.
         estimate: ``full`` asks all candidates for their loss; ``last`` reuses the loss of the last round they took
             part in.
+        loss_on: The part whose loss counts: the ``validation`` part where a client has one, or the ``training`` part.
     """
 
     draws_by_size: ClassVar[bool] = True
@@ -42,6 +44,7 @@ class PowerOfChoice(PerRound):
     candidates: Count | None = None
     by_size: bool = False
     estimate: Literal["full", "last"] = "full"
+    loss_on: Literal["validation", "training"] = "validation"
 
     def per_round(self, clients: int) -> int:
         """The number of clients per round; refuses too few or too many candidates."""

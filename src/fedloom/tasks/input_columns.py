@@ -44,7 +44,7 @@ def _obstacle(task: Task) -> str | None:
     trains = task.model.training
     task.model.eval()
     try:
-        task.model(task.inputs(task.federation.train[0][:1]))
+        task.model(task.inputs(task.sample))
     except Exception as error:  # whatever a user's model raises
         return f"{type(error).__name__} ({(str(error).splitlines() or [''])[0][:120]})"
     finally:

@@ -63,7 +63,7 @@ class Evaluator:
         if graph is not None:
             return graph
         try:
-            return trace(self.model, lambda: self.task.inputs(self.task.federation.train[0][:1].expand(2, 3)))
+            return trace(self.model, lambda: self.task.inputs(self.task.sample.expand(2, 3)))
         except Untraceable as reason:
             return str(reason)
 

@@ -123,7 +123,7 @@ def _obstacle(trainer: LocalTrainer) -> str | None:
         if isinstance(layer, _SHARED_STATISTICS):
             return f"{type(layer).__name__} '{name}' takes statistics of a batch, which padding would change"
     # One pass finds out what no list of layers could: any Python in a user's forward may break under vmap.
-    positions = task.federation.train[0][:1].expand(2, 1)
+    positions = task.sample.expand(2, 1)
     keys = torch.zeros(2, dtype=torch.int64)
     try:
         with torch.no_grad():

@@ -77,7 +77,8 @@ class LocalTrainer(Evaluator):
         if step.until is None:
             return names
         if step.until not in self._until:  # which parameters a loss can reach is found by a backward pass
-            sample = self.task.inputs(request.positions[0][:1])
+            some = next((own for own in request.positions if len(own)), self.task.sample)
+            sample = self.task.inputs(some[:1])
             self._until[step.until] = parameters_until(self.task.model, sample, step.until)
         return [name for name in names if name in self._until[step.until]]
 

@@ -160,3 +160,44 @@ def test_a_stopped_run_goes_on_to_the_same_bytes(tmp_path):
 def test_streams_that_cannot_be_are_refused(settings, says):
     with pytest.raises(FedloomError, match=says):
         fl.task("digits", clients=3, **settings)
+
+
+class Branches(torch.nn.Module):
+    """A model that is no chain of layers: it is traced with a sample."""
+
+    def __init__(self):
+        super().__init__()
+        self.left, self.right = torch.nn.Linear(4, 8), torch.nn.Linear(4, 8)
+        self.head = torch.nn.Linear(8, 4)
+
+    def features(self, x):
+        return torch.relu(self.left(x)) + self.right(x)
+
+    def forward(self, x):
+        return self.head(self.features(x))
+
+
+def skewed_stream() -> fl.Task:
+    """Client 0 has classes of the second task only."""
+    x, y = np.random.default_rng(0).normal(size=(80, 4)).astype("float32"), np.repeat(np.arange(4), 20)
+    owners = np.where(y < 2, 1 + np.arange(80) % 2, 0)
+    federation = fd.from_arrays(x, y, owners, test_share=0.3)
+    held = with_class_stream(federation, ClassStream(tasks=2, rounds=1, order=[0, 1, 2, 3]), 0)
+    assert held.train.sizes.tolist()[0] == 0
+    return fl.task_of(held, Branches())
+
+
+@pytest.mark.parametrize(
+    ("method", "settings"),
+    [
+        ("fedavg", {"execution": "vectorised"}),
+        ("fedavg", {"execution": "loop"}),
+        ("fedavg", {"execution": "compiled"}),
+        ("fedrep", {}),
+        ("fedproto", {}),
+        ("moon", {}),
+    ],
+)
+def test_a_stream_whose_first_client_has_no_sample_of_its_first_task_runs(method, settings):
+    history = fl.run(skewed_stream(), method, rounds=2, **settings)
+    assert [record["selected"] for record in history.records if record["round"]] == [[1, 2], [0]]

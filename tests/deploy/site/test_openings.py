@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,11 +15,12 @@ from torch import Tensor
 from fedloom.core.errors import Abandoned, FedloomError
 from fedloom.core.message import Message, message_digest
 from fedloom.deploy.protocol.sum_requests import PHASE
-from fedloom.deploy.protocol.wire import SiteRequest, unpack
+from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.site.openings import FILE, MOST_LOOKS, Openings
 from fedloom.deploy.site.policy import Refused
+from fedloom.deploy.site.sums import SiteSums
 from fedloom.rounds.jobs import Job
-from fedloom.secure.sum_step import Opening, SumSession
+from fedloom.secure.sum_step import ROWS, Opening, SumSession, Total
 from support.local_transport import Local, Plan, quick, simulate
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
@@ -53,7 +56,7 @@ class LyingServer:
         """The opened sum of some sites' changes, each times its samples; an error if they refuse."""
         sums = self.prepared.composition.sums
         assert sums is not None
-        told = Message({"row": self.start if row is None else row, **more})
+        told = Message(more if "body" in more else {"row": self.start if row is None else row, **more})
         session = SumSession("", number, turn, tuple(ids), most, message_digest(told.shared))
         jobs = [Job("update", number, [client], [place], False, turn, session) for place, client in enumerate(ids)]
         self.engine.name = self.local.plan.blueprint.plan_digest + run
@@ -220,6 +223,20 @@ def test_a_damaged_file_is_an_error(tmp_path, text):
         Openings.read(tmp_path)
 
 
+@pytest.mark.parametrize("step", ["securesum", "ckks"])
+def test_a_site_that_has_lost_what_it_opened_trains_no_more(tmp_path, step):
+    if step == "ckks":
+        pytest.importorskip("tenseal", reason="TenSEAL is not installed: no homomorphic sums")
+    server = LyingServer(tmp_path, plan(step=step))
+    server.open_sum(ALL)
+    for name in ("north", "west"):
+        (tmp_path / name / FILE).unlink()
+    server.local.sites = {client: server.local.site(client) for client in ALL}
+    with pytest.raises(Abandoned):
+        server.open_sum(BUT_SOUTH)
+    assert "opened.json is missing, although this site has trained in this plan" in server.refusals
+
+
 # -- what attackers found
 
 
@@ -266,3 +283,61 @@ def test_a_weight_below_a_sites_samples_and_a_tensor_that_nobody_uses_are_refuse
     with pytest.raises(Abandoned):
         server.open_sum(ALL, most=fewer)
     assert "the largest weight of the sum is below its own samples" in server.refusals
+
+
+def test_whether_training_fails_is_not_told_of_a_second_model(tmp_path):
+    """A model that overflows where one pixel is ever dark tells a bit about the data, and a server could send many."""
+    server = LyingServer(tmp_path, plan())
+    too_large = torch.full_like(server.start, 1e38)
+    server.open_sum(ALL)
+    with pytest.raises(Abandoned):
+        server.open_sum(ALL, too_large)
+    assert "it has trained another model" in server.refusals
+    assert "not finite" not in server.refusals
+    trained = [one for one in server.local.transport.sent if one.request.kind == "update"]
+    ids, most = torch.tensor(ALL), torch.tensor(2000)
+    shared = {"shared/row": too_large}
+    stranger = {"sum/ids": ids, "sum/most": most, "sum/message": digest_tensor(too_large), "sum/stage": letters(ROWS)}
+    data = pack(trained[0].request.model_copy(update={"ticket": "new"}), shared | stranger)
+    answer, _ = unpack(server.local.sites[SOUTH].answer(data), SiteAnswer, 1 << 40)
+    assert "not finite" not in answer.error
+
+
+def test_what_sites_keep_lets_one_of_them_stand_out_in_a_sum_of_all(tmp_path, monkeypatch):
+    """What no site can see, and the docs say: one site's head has grown by a model that only it was sent before."""
+    made = plan("fedper")
+    server, own = LyingServer(tmp_path, made), dict[int, Tensor]()
+    transport, answer = server.local.transport, SiteSums.answer
+
+    def watch(sums: SiteSums, session: SumSession, phase: str, got: Any, row: Tensor | None = None) -> Any:
+        if sums.client == SOUTH and row is not None:
+            own[session.round] = row
+        return answer(sums, session, phase, got, row)
+
+    monkeypatch.setattr(SiteSums, "answer", watch)
+    body = server.start[: 8 * 64 + 8]  # the hidden layer
+    honest = dict(transport.sites)
+    transport.sites |= {client: but_training(honest[client]) for client in BUT_SOUTH}
+    with pytest.raises(Abandoned, match="1 of 3 clients have sent their rows"):
+        server.open_sum(ALL, body=300 * body)
+    transport.sites |= honest
+    (ticket,) = [one.request.ticket for one in transport.sent if (one.node, one.request.kind) == (SOUTH, "update")]
+    server.engine.tickets.state[SOUTH] = ticket
+    total = server.open_sum(ALL, number=2, body=body)
+    step = made.runtime.sum_step
+    assert step is not None
+    alone = step.decode_total(Total(own[2], (SOUTH,)), replace(SESSION, ids=tuple(ALL))).values
+    assert torch.cosine_similarity(total, alone, dim=0) > 0.99
+
+
+def but_training(answer: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+    """A site whose updates get lost."""
+    return lambda data: b"" if unpack(data, SiteRequest, 1 << 40)[0].kind == "update" else answer(data)
+
+
+def letters(text: str) -> Tensor:
+    return torch.tensor(list(text.encode()), dtype=torch.uint8)
+
+
+def digest_tensor(row: Tensor) -> Tensor:
+    return torch.tensor(list(message_digest({"row": row})), dtype=torch.uint8)

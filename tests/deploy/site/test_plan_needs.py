@@ -22,17 +22,17 @@ SOUTH = 1
 
 
 @cache
-def plan(spec: str = "fedavg", selection: str = "random") -> Plan:
-    return Plan.of(spec, rounds=ROUNDS, eval_every=EVERY, selection={"name": selection})
+def plan(spec: str = "fedavg", selection: str = "random", **settings: Any) -> Plan:
+    return Plan.of(spec, rounds=ROUNDS, eval_every=EVERY, selection={"name": selection, **settings})
 
 
-def needs_of(spec: str = "fedavg", selection: str = "random", client: int = SOUTH) -> PlanNeeds:
-    found = plan(spec, selection)
+def needs_of(spec: str = "fedavg", selection: str = "random", client: int = SOUTH, **settings: Any) -> PlanNeeds:
+    found = plan(spec, selection, **settings)
     return PlanNeeds.of(found.blueprint, found.runtime.algorithm, client)
 
 
-def request(kind: RequestKind, number: int, turn: int = 0) -> SiteRequest:
-    return SiteRequest(run="d", ticket="t", kind=kind, round=number, turn=turn)
+def request(kind: RequestKind, number: int, turn: int = 0, measure: bool = False) -> SiteRequest:
+    return SiteRequest(run="d", ticket="t", kind=kind, round=number, turn=turn, measure=measure)
 
 
 def test_scores_are_given_in_the_rounds_of_the_plan_alone() -> None:
@@ -48,6 +48,11 @@ def test_a_method_that_ends_early_is_scored_where_it_ends() -> None:
 
 def test_a_loss_is_given_to_selectors_that_look_at_losses() -> None:
     assert needs_of().forbids(request("ask", 1)) == "the selector of this run asks for no loss"
+    asks = needs_of(selection="powerofchoice", number=1)
+    assert not asks.forbids(request("ask", 1))
+    assert asks.forbids(request("ask", 1, measure=True)) == "the selector of this run asks for no loss on training data"
+    documents = needs_of(selection="powerofchoice", number=1, loss_on="training")
+    assert not documents.forbids(request("ask", 1, measure=True))
     assert not needs_of(selection="powerofchoice").forbids(request("ask", 1))
 
 

@@ -224,6 +224,26 @@ def test_clients_held_out_are_in_no_chain(tmp_path):
         assert len(named) == 4
 
 
+def test_clients_held_out_of_given_chains_train_in_no_round():
+    history = fl.run(six_clients(), fl.FedSeq(chains=CHAINS), rounds=3, seed=3, new_clients=2, local=WORK)
+    trained = {client for record in history.records for client in record["selected"]}
+    held_out = fl.run(six_clients(), "fedavg", rounds=1, seed=3, new_clients=2, local=WORK, eval_every=0)
+    assert trained == set(held_out.records[-1]["selected"])
+
+
+def test_a_private_mean_over_given_chains_counts_no_chain_that_may_be_held_out():
+    with pytest.raises(FedloomError, match=r"^chains are private if no client .* leave out new_clients\.$"):
+        fl.run(
+            six_clients(),
+            fl.FedSeq(chains=CHAINS),
+            rounds=1,
+            new_clients=2,
+            eval_every=0,
+            selection={"name": "poisson", "rate": 0.99},
+            aggregation="privatemean",
+        )
+
+
 # -- other methods inside
 
 

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.data.partition.label_skew import Dirichlet
 from fedloom.methods.fedseq.grouping import (
@@ -137,6 +138,21 @@ def test_greedy_takes_the_client_that_completes_the_group():
     for seed in range(5):
         groups = fill_groups(greedy_choice(vectors, np.ones(6), kl, random(seed)), np.ones(6), None, 3)
         assert [sorted(vectors[group].argmax(1)) for group in groups] == [[0, 1, 2], [0, 1, 2]]
+
+
+def test_fedseq_takes_the_plain_mean_of_a_group_unless_the_authors_weights_are_asked_for(monkeypatch):
+    """The thesis has a plain mean (section 4.1.2), the authors' code one by samples."""
+    seen = []
+    monkeypatch.setattr(
+        "fedloom.methods.fedseq.fedseq.greedy_choice",
+        lambda vectors, weights, *rest: (seen.append(weights.tolist()), greedy_choice(vectors, weights, *rest))[1],
+    )
+    task = fl.task("digits", clients=6, partition=fl.power_law(1.5))
+    sizes = [float(size) for size in task.federation.train.sizes]
+    assert len(set(sizes)) > 1
+    for group_mean in ("plain", "weighted"):
+        fl.run(task, fl.FedSeq(group_mean=group_mean, pretrain_epochs=1), rounds=1, eval_every=0)
+    assert seen == [[1.0] * 6, sizes]
 
 
 def test_greedy_weighs_a_groups_members_by_their_samples():

@@ -17,6 +17,7 @@ from fedloom.core.selector import Choice
 from fedloom.rounds.exchange.adversary import Collusion, HostileServer
 from fedloom.rounds.exchange.asking import AskRows, AskSum
 from fedloom.rounds.exchange.budget import PrivacyBudget
+from fedloom.rounds.exchange.chain_loss import ChainLoss
 from fedloom.rounds.exchange.decoding import Decoding
 from fedloom.rounds.exchange.downlink import DownlinkCoding
 from fedloom.rounds.exchange.finiteness import Finiteness
@@ -31,7 +32,7 @@ from support.silent_clients import missing, play_run, prepare_run
 from support.synthetic import SIZES, cohort, small_task
 
 STATIONS = (
-    *(HostileServer, DownlinkCoding, Keeping, Protection, ReplyScreening),
+    *(HostileServer, DownlinkCoding, Keeping, ChainLoss, Protection, ReplyScreening),
     *(Collusion, Decoding, Finiteness, Silence, PrivacyBudget),
 )
 WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}

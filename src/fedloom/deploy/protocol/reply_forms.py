@@ -12,9 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 
+import torch
 from torch import Tensor
 
 from fedloom.core.message import Message
+from fedloom.core.relays import RELAY
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation
 from fedloom.data.tables.schema import ClientSizes
@@ -67,9 +69,12 @@ class ReplyForms:
         """The form of one client's answer to a message; None if it is unknown."""
         asked = 0 if job.session is None else len(job.session.ids)  # the type of what is added depends on it
         architecture = self.runtime.scoring.task.of_client(job.ids[0]).architecture
-        key = (job.kind, job.measure, job.turn > 0, asked, architecture, *_outline(message))
+        is_end = job.kind != "update" or self.runtime.is_end(job)
+        key = (job.kind, job.measure, job.turn > 0, asked, architecture, is_end, *_outline(message))
         if key not in self.found:
-            result = rehearse(self.runtime, job, message)
+            result = rehearse(
+                self.runtime, job, with_blank_envelopes(message) if self.runtime.hides_models else message
+            )
             self.found[key] = None if result is None else reply_form(result)
             if result is not None and "steps" in result:
                 self.rehearsed_steps = max(self.rehearsed_steps, int(result["steps"].max()))
@@ -95,6 +100,13 @@ def _outline(message: Message) -> list[Hashable]:
         value = tensor.item() if tensor.numel() == 1 and not tensor.is_floating_point() else None
         parts.append((name, tensor.dtype, tuple(tensor.shape), value))
     return parts + [(name, t.dtype, tuple(t.shape[1:])) for name, t in sorted(message.each.items())]
+
+
+def with_blank_envelopes(message: Message) -> Message:
+    """The message with models of zeros in place of those that only a client can open."""
+    if RELAY not in message.each:
+        return message
+    return Message(message.shared, {**message.each, RELAY: torch.zeros_like(message.each[RELAY])})
 
 
 Pick = Callable[[Task, Tensor], Tensor]

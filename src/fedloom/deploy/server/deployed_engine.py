@@ -30,6 +30,7 @@ from fedloom.deploy.protocol.reply_forms import ReplyForms, majority_form, reply
 from fedloom.deploy.protocol.score_validation import ScoreBounds, unusual_losses
 from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, RequestKind, SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.server.pending_requests import PendingRequests, SentRequest
+from fedloom.deploy.server.relays import SiteRequests, introduce_neighbours
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.site_sums import sum_over_sites
 from fedloom.deploy.server.tickets import Tickets
@@ -98,6 +99,8 @@ class DeployedEngine:
         if jobs[0].kind == "global":
             return self._evaluate_globally(jobs, message)
         requests = self._job_requests(jobs, message)
+        if jobs[0].kind == "update" and self.runtime.hides_models:
+            return self._hand_on(jobs, requests, message)
         # What is sent may be a difference or a corner of the model. Forms and norms of replies are those of the model
         # that the site makes of it and trains.
         whole = message.view if isinstance(message, DifferenceMessage) else message
@@ -105,6 +108,14 @@ class DeployedEngine:
         received = self.runtime.down_channel.decode(whole, _draw(self.runtime.setting.seed, jobs))
         got = {job.ids[0]: received.for_clients(_place(job)) for job in jobs}
         results = self.exchange(requests, form, got if jobs[0].kind == "update" else {})
+        return [results.get(job.ids[0]) for job in jobs]
+
+    def _hand_on(self, jobs: list[Job], requests: SiteRequests, message: Message) -> Sequence[Tensors | None]:
+        """Pass sealed models on, each with the keys of its site's neighbours: what is read is what chains end with."""
+        given, missing = introduce_neighbours(jobs, requests, self.runtime, self.roster)
+        for client, reason in missing.items():
+            self._exclude(client, "update", reason)
+        results = self.exchange(given, self.forms.of(jobs[0], message))
         return [results.get(job.ids[0]) for job in jobs]
 
     def sum(
@@ -152,7 +163,7 @@ class DeployedEngine:
     def close(self) -> None:
         """Do nothing: the sites run on."""
 
-    def _job_requests(self, jobs: list[Job], message: Message) -> dict[int, tuple[SiteRequest, dict[str, Tensor]]]:
+    def _job_requests(self, jobs: list[Job], message: Message) -> SiteRequests:
         """The request for each job of one client, and its tensors."""
         requests = {}
         for job in jobs:

@@ -12,11 +12,14 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 
+from torch import Tensor
+
 import fedloom
 from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy.flower.polling import POLL
 from fedloom.deploy.flower.server_transport import NodeInfo, ReceivedMessage, ServerTransport
 from fedloom.deploy.protocol.printable import printable_line
+from fedloom.deploy.protocol.relay_requests import INTRODUCTION
 from fedloom.deploy.protocol.wire import RejectedMessage, SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.server.share_cap import SampleLimit, sample_limits
 from fedloom.deploy.settings import ServerSettings
@@ -44,6 +47,8 @@ class Roster:
         self.digests = {digest}
         """Digests of blueprints that fit the run; more than one if sites were added."""
         self.sizes: dict[int, ClientSizes] = {}
+        self.introductions: dict[int, Tensor] = {}
+        """By what the sites of a run with encrypted chains know each other."""
         self.limits: dict[int, SampleLimit] = {}
         """The sites that count with fewer training samples than they announced."""
         self.remarks: list[tuple[int, str]] = []
@@ -147,7 +152,7 @@ class Roster:
     def _record_answer(self, client: int, node: NodeInfo, ticket: str, reply: ReceivedMessage) -> None:
         if reply.unreadable:
             raise RejectedMessage(reply.unreadable)
-        answer, _ = unpack(reply.data, SiteAnswer, LARGEST)
+        answer, tensors = unpack(reply.data, SiteAnswer, LARGEST)
         about = answer.about
         if (answer.run, answer.ticket, answer.client, reply.node) != (self.run, ticket, client, node.number):
             raise RejectedMessage("its answer does not belong to its greeting")
@@ -167,6 +172,8 @@ class Roster:
         if before is not None and before != sizes:
             self.remarks.append((client, f"announces {_sizes_text(sizes)} instead of {_sizes_text(before)}"))
         self.sizes[client] = self.last_sizes[client] = sizes
+        if INTRODUCTION in tensors:
+            self.introductions[client] = tensors[INTRODUCTION]
         self._count_claims()
         self.refused.pop(client, None)
         log.info("%s is connected: %s training samples", self.names[client], f"{sizes.train:,}")

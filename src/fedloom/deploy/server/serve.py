@@ -44,6 +44,7 @@ from fedloom.deploy.provision.run_approval import APPROVAL, approved_number
 from fedloom.deploy.server.change_clip import ChangeClip
 from fedloom.deploy.server.deployed_engine import DeployedEngine
 from fedloom.deploy.server.relative_bounds import RelativeBounds
+from fedloom.deploy.server.relays import check_bounds
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.server.tickets import Tickets
 from fedloom.deploy.settings import ServerSettings, load_server
@@ -194,6 +195,8 @@ def prepare_deployed_run(blueprint: Blueprint, roster: Roster, settings: ServerS
         present=roster.present,
         sample_limits=lambda: {client: limit.most for client, limit in roster.limits.items()},
     )
+
+    check_bounds(composition, settings)
 
     def on_join() -> None:
         update_sizes()

@@ -15,7 +15,8 @@ Two sums that differ in one site tell what this site sent, whatever the server c
 The rounds of a new run of the same plan are the same rounds: it may repeat what was opened, to the same model. Where
 sums have noise, each is paid for out of the site's budget, and the rounds of another run are others.
 
-What a site cannot see is whether the model of the next round is what the server made of the sum before.
+What a site cannot see is whether the model of the next round is what the server made of the sum before, nor whether
+what other sites have kept was made by the same models as its own.
 """
 
 from __future__ import annotations
@@ -74,14 +75,21 @@ class Openings:
     turns: dict[str, TurnSum]
 
     @staticmethod
-    def read(folder: Path) -> Openings:
-        """What a site's folder has; a damaged file is an error.
+    def read(folder: Path, trained: bool = False) -> Openings:
+        """What a site's folder has; a damaged file is an error, and so is a missing one where the site has trained.
 
         Args:
             folder: The site's folder.
+            trained: Whether the site was asked to train in this plan, so that the file has been there.
         """
         path = folder / FILE
+        if not path.exists() and trained:
+            raise FedloomError(
+                f"{path} is missing, although this site has trained in this plan, so it is not known which sums it has "
+                "let the server open: restore the newest one, or make a new plan with another seed."
+            )
         if not path.exists():
+            write_atomic(path, b"{}")
             return Openings(path, {})
         try:
             found = {str(place): TurnSum(**one) for place, one in parse_json(path.read_bytes()).items()}

@@ -32,6 +32,7 @@ class PlanNeeds:
     eval_every: int
     ends_early: bool
     asks: bool
+    asks_on_training: bool
     evaluates: bool
 
     @staticmethod
@@ -48,6 +49,7 @@ class PlanNeeds:
             eval_every=config.eval_every,
             ends_early=kind.is_finished is not Algorithm.is_finished,
             asks=Fact.BLIND_DRAW in broken_facts(config.selection, SELECTOR_PROMISES),
+            asks_on_training=getattr(config.selection, "loss_on", "") == "training",
             evaluates=client >= len(blueprint.sites),
         )
 
@@ -60,6 +62,8 @@ class PlanNeeds:
             return f"round {number} is not scored in this run, which is scored every {self.eval_every} rounds"
         if request.measure and kind == "update" and not (self.eval_every and self.is_scored(number)):
             return f"round {number} is not scored in this run, and neither are the models of its training"
+        if request.measure and kind == "ask" and not self.asks_on_training:
+            return "the selector of this run asks for no loss on training data"
         if request.turn and kind not in ("update", "sum"):  # how often it trains, the method's turns say
             return f"it is asked {request.turn + 1} times in one round, and this run needs one"
         return ""

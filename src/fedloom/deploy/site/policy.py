@@ -21,6 +21,7 @@ from fedloom.core.algorithm import Algorithm
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.declarations import Declared, Model, Update
 from fedloom.core.errors import FedloomError, unknown
+from fedloom.core.relays import RELAY
 from fedloom.deploy.participant_folder import SITE_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.message_validation import ReplyForm
@@ -63,6 +64,7 @@ class Policy:
         private: Whether the site adds noise to what it sends: then nothing leaves that has none.
         method_turns: How often the method asks a client within a round.
         has_prelude: Whether the method may ask clients before the first round.
+        hands_on: Whether sites seal their models for each other.
     """
 
     settings: PolicySettings
@@ -76,6 +78,7 @@ class Policy:
     private: bool
     method_turns: int = 1
     has_prelude: bool = True
+    hands_on: bool = False
 
     @staticmethod
     def of(site: SiteSettings, blueprint: Blueprint, runtime: ClientRuntime) -> Policy:
@@ -95,7 +98,7 @@ class Policy:
             _check_step(step, runtime.steps, where)
         rounds, width, private = blueprint.config.rounds, len(blueprint.initial), blueprint.config.clients_add_noise
         algorithm = runtime.algorithm
-        asks = algorithm.turns, type(algorithm).prelude is not Algorithm.prelude
+        asks = algorithm.turns, type(algorithm).prelude is not Algorithm.prelude, runtime.hides_models
         return Policy(settings, blueprint.digest, run, method, sends, runtime.steps, rounds, width, private, *asks)
 
     @property
@@ -162,6 +165,8 @@ class Policy:
             name: The tensor's name in the method's reply; behind an ``@`` is what a step of the channel adds to it.
         """
         plain = name.partition("@")[0]
+        if plain == RELAY and self.hands_on:
+            plain = "row"  # the same, sealed for the next in a chain
         if plain in (SUM, LOST) and self.sums:
             return ""  # the sum of the tensors that the method declares, each of which is asked for above
         allowed = (self.settings.tensors or {}).get(self.method)

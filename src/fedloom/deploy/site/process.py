@@ -31,6 +31,7 @@ from fedloom.deploy import audit_log
 from fedloom.deploy.flower.site_transport import SiteTransport
 from fedloom.deploy.model_folder import save_model
 from fedloom.deploy.protocol.blueprint import Blueprint
+from fedloom.deploy.protocol.relay_requests import INTRODUCTION, to_tensor
 from fedloom.deploy.protocol.reply_forms import ReplyForms
 from fedloom.deploy.protocol.sum_requests import read_sum
 from fedloom.deploy.protocol.wire import (
@@ -42,11 +43,13 @@ from fedloom.deploy.protocol.wire import (
     pack,
     unpack,
 )
+from fedloom.deploy.relay_keys import relay_keys
 from fedloom.deploy.settings import OPENED, READY, SiteSettings, load_site
 from fedloom.deploy.site.openings import Openings
 from fedloom.deploy.site.plan_needs import PlanNeeds
 from fedloom.deploy.site.policy import Policy, Refused, log_refusal
 from fedloom.deploy.site.privacy_count import BudgetSpent, PrivacyCount
+from fedloom.deploy.site.relays import SiteRelays
 from fedloom.deploy.site.request_count import RequestCount, plan_of
 from fedloom.deploy.site.state import SiteState, StateLost
 from fedloom.deploy.site.sums import SiteSums
@@ -136,7 +139,18 @@ class SiteProcess:
         if step is None:
             raise RejectedMessage("it belongs to a sum, and the run of this site has none")
         keys = site_keys(self.folder, self.blueprint.sites)
-        return SiteSums(step, self.client, keys, Openings.read(self.folder))
+        trained = "update" in (self.count.kinds | self.count.earlier)
+        return SiteSums(step, self.client, keys, Openings.read(self.folder, trained))
+
+    @cached_property
+    def _relays(self) -> SiteRelays | None:
+        """The site's half of handing models on, if the sites of its run encrypt them for each other."""
+        made, algorithm = self.blueprint, self.runtime.algorithm
+        if not self.runtime.hides_models:
+            return None
+        keys = relay_keys(self.folder, made.sites)
+        width = self.runtime.training.task.layout.width
+        return SiteRelays(algorithm, self.client, tuple(made.sites), self.runtime.setting.seed, width, keys)
 
     @property
     def client(self) -> int:
@@ -157,6 +171,8 @@ class SiteProcess:
         try:
             self._admit(request)
             about = self.about() if request.kind == "hello" else {}
+            if request.kind == "hello" and self._relays is not None and self.client < len(self.blueprint.sites):
+                result = {INTRODUCTION: to_tensor(self._relays.keys.introduction)}
             if request.kind != "hello" and self.count.admit(request, tensors, self.policy):
                 result = self._perform(request, tensors)
                 check_size(result, request.limit)
@@ -224,6 +240,8 @@ class SiteProcess:
             raise Refused(reason)
         if request.kind != "hello":
             self.privacy  # noqa: B018 (read before the request is counted, which tells a lost count from a new one)
+        if request.kind == "update" and self.runtime.sum_step is not None:
+            self._sums  # noqa: B018 (for the same reason)
 
     def _perform(self, request: SiteRequest, tensors: Tensors) -> Tensors:
         message = Message(select_prefix(tensors, "shared/"), select_prefix(tensors, "each/"))
@@ -270,20 +288,24 @@ class SiteProcess:
     def _train(self, request: SiteRequest, message: Message, kept: dict[str, KeptRows], tensors: Tensors) -> Tensors:
         job = Job("update", request.round, [self.client], [0], request.measure, request.turn)
         if self.runtime.sum_step is None:
+            if self._relays is not None:
+                message = self._relays.open(request, message, tensors)
             result, stays = self._do(job, request, message, kept)
             self.privacy.spend(int(result["steps"]))
+            if self._relays is not None:
+                result = self._relays.seal(request, result, tensors)
         else:
             session, phase, got = read_sum(request, tensors)
             if message.each or message_digest(message.shared) != session.message:
                 raise Refused("its model is not the one that all sites of the sum were told")
             self._check_sum(message, session)
             forgets = not kept and self.states.has_any
+            self._sums.admit_row(session, phase, message_digest(pack_kept(kept)), forgets)
             result, stays = self._do(replace(job, session=session), request, message, kept)
             if bool(result.pop(f"reply/{LOST}")):
                 raise FedloomError("its update is not finite")
             self.privacy.spend(int(result["steps"]))
-            state_before = message_digest(pack_kept(kept))
-            hidden = self._sums.answer(session, phase, got, result[f"reply/{SUM}"][0], state_before, forgets)
+            hidden = self._sums.answer(session, phase, got, result[f"reply/{SUM}"][0])
             result |= {f"reply/{SUM}": hidden["row"][None]}
         self.states.discard_all_but(request.base, request.state)
         if state := kept | stays:

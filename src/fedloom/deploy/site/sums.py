@@ -28,40 +28,53 @@ class SiteSums:
         self.step, self.client, self.keys, self.openings = step, client, keys, openings
         self.session: SumSession | None = None
         self.half: ClientHalf | None = None
+        self.admitted: SumSession | None = None
+
+    def admit_row(self, session: SumSession, phase: str, state: bytes, forgets: bool) -> None:
+        """Refuse an update before the site trains: whether training succeeds, and how long it takes, tells something.
+
+        Args:
+            session: What the server says of the sum.
+            state: The digest of what the site has kept.
+            forgets: Whether the site has kept something, and is to train as if it had not.
+        """
+        if phase != ROWS:
+            raise RejectedMessage("an update is asked for in a phase of the sum without rows")
+        self._enter(session, phase)
+        self.openings.admit_row(session, state, self.step.covers_replies, forgets)
+        self.admitted = session
 
     def answer(
-        self,
-        session: SumSession,
-        phase: str,
-        got: Mapping[str, Tensor],
-        row: Tensor | None = None,
-        state: bytes = b"",
-        forgets: bool = False,
+        self, session: SumSession, phase: str, got: Mapping[str, Tensor], row: Tensor | None = None
     ) -> dict[str, Tensor]:
         """What the site answers in a phase.
 
         Args:
             session: What the server says of the sum.
             got: What the server's half sent.
-            row: The site's coded row, in the phase in which it trains.
-            state: The digest of what the site had kept before it trained.
-            forgets: Whether the site has kept something, and trained as if it had not.
+            row: The site's coded row, in the phase in which it trains; ``admit_row`` has let it leave.
         """
-        if self.client not in session.ids:
-            raise RejectedMessage("it belongs to a sum without this site")
-        if (phase == ROWS) != (row is not None):
+        admitted, self.admitted = self.admitted, None
+        if phase == ROWS and (row is None or admitted != session):
             raise RejectedMessage("a row of the sum is asked for without an update")
-        if phase == self.step.first_phase:
-            self.step.check_session(session)
-            self.session, self.half = session, self.step.client_half(session, self.client, self.keys)
-        if self.half is None or session != self.session:
-            raise FedloomError("the site knows nothing of this sum (it was restarted, or another sum has begun)")
+        if phase != ROWS:
+            self._enter(session, phase)
+        if self.half is None:
+            raise AssertionError("a sum without a half")
         noisy = self.step.covers_replies
-        if phase == ROWS:
-            self.openings.admit_row(session, state, noisy, forgets)
-        elif phase == self.step.decrypting_phase:
+        if phase == self.step.decrypting_phase:
             self.openings.admit_look(session, noisy)
         answer = self.half.answer(phase, got, row)
         if self.half.opening is not None:
             self.openings.admit(session, self.half.opening, noisy)
         return answer
+
+    def _enter(self, session: SumSession, phase: str) -> None:
+        """Begin a sum with its first phase; another phase must be of the sum that was begun."""
+        if self.client not in session.ids:
+            raise RejectedMessage("it belongs to a sum without this site")
+        if phase == self.step.first_phase:
+            self.step.check_session(session)
+            self.session, self.half = session, self.step.client_half(session, self.client, self.keys)
+        if self.half is None or session != self.session:
+            raise FedloomError("the site knows nothing of this sum (it was restarted, or another sum has begun)")

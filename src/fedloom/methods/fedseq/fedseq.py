@@ -2,7 +2,7 @@
 
 Each chain of clients takes the shared model w from member to member: ``w_j <- train(w_(j-1))``. The server takes
 ``w <- sum_s p_s w_s`` over the models at the chains' ends, a chain weighing as much as all of its members. Chains of
-one client are FedAvg. The j-th members of all chains train as one cohort, and their rows move on to the (j+1)-th.
+one client are FedAvg. ``walking.py`` has the way along the chains; with ``encrypt`` the server cannot read on it.
 
 Zaccone, Rizzardi, Caldarola, Ciccone and Caputo, Speeding up Heterogeneous Federated Learning with Sequentially Trained
 Superclients, ICPR 2022, https://arxiv.org/abs/2201.10899. A selection's fraction counts chains, not clients (ours
@@ -14,23 +14,23 @@ batch: not copied.)
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Generator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fedloom.core.algorithm import Algorithm, Round, SelectsGroups, ServerStep, State
+from fedloom.core.algorithm import Algorithm, Round, ServerStep, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Model, Statistic
-from fedloom.core.errors import Abandoned, FedloomError
+from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts, broken_facts, holds
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply, Wave
-from fedloom.core.seeds import generator
+from fedloom.core.relays import Handover
 from fedloom.core.server_context import ServerContext
 from fedloom.core.settings import Count, ShareBelowOne
 from fedloom.core.task import Task
@@ -41,6 +41,7 @@ from fedloom.methods.fedseq.approximators import (
     linear_columns,
     principal_components,
 )
+from fedloom.methods.fedseq.checks import check_encryption, check_inner
 from fedloom.methods.fedseq.grouping import (
     METRICS,
     Draw,
@@ -48,8 +49,10 @@ from fedloom.methods.fedseq.grouping import (
     fill_groups,
     greedy_choice,
     one_per_cluster,
+    only_members,
     random_order,
 )
+from fedloom.methods.fedseq.walking import HIDES, carry_envelopes, carry_rows, handover_in, order_of
 from fedloom.registry.kinds import METHODS
 
 OWN = "chain/"
@@ -60,8 +63,6 @@ PRETRAINED_NUMBERS = 1 << 25
 
 SENT: Declared = {"row": Model("the model that the site trained", single=True)}
 PRETRAINED = Statistic("a model trained alone, or its last layer", single=True)
-INNER = {Fact.EXCHANGES, Fact.WHOLE_MODEL, Fact.TRAINS_LOCALLY, Fact.SHARED_PREDICTION, Fact.OWN_DATA}
-"""What must hold for a method inside chains."""
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,8 @@ class FedSeq(Algorithm):
         approximator: What represents a client: ``clf``, its linear weights, or ``conf``, its confidence in each class.
         metric: How the greedy grouping compares a client with a group.
         normalise: How confidences are normalised.
+        group_mean: What the greedy grouping compares a client with: the ``plain`` mean of the group's vectors (the
+            thesis), or the mean ``weighted`` by samples (the authors' code).
         pretrain_epochs: How long each client trains alone.
         min_samples: A chain is full when it has this many samples; None sets no minimum.
         max_clients: A chain is full when it has this many clients.
@@ -84,6 +87,7 @@ class FedSeq(Algorithm):
         dropout: Share of members left out of each pass: at least one, never all.
         reshuffle: Take a new order of members in each pass.
         inner: The method that members and server follow.
+        encrypt: Members encrypt their model for the next one, so that the server reads the chains' ends only.
     """
 
     receives: ClassVar[Declared] = {**Algorithm.receives, "initial": Model("the initial model")}
@@ -92,6 +96,7 @@ class FedSeq(Algorithm):
     approximator: Literal["clf", "conf"] = "clf"
     metric: Literal["cosine", "wasserstein", "gini", "kl"] = "cosine"
     normalise: Normalisation = "sum"
+    group_mean: Literal["plain", "weighted"] = "plain"
     pretrain_epochs: Count = 10
     min_samples: Count | None = None
     max_clients: Count = 8
@@ -100,6 +105,7 @@ class FedSeq(Algorithm):
     dropout: ShareBelowOne = 0.0
     reshuffle: bool = True
     inner: str | dict[str, Any] | Algorithm = "fedavg"
+    encrypt: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.inner, Algorithm):
@@ -110,6 +116,8 @@ class FedSeq(Algorithm):
                 f"metric={self.metric} compares distributions, but approximator=clf gives weights: use "
                 "approximator=conf, or metric=cosine."
             )
+        if self.encrypt:
+            check_encryption(self.chains, self.dropout)
 
     @cached_property
     def method(self) -> Algorithm:
@@ -140,6 +148,10 @@ class FedSeq(Algorithm):
     def breaks(self) -> Facts:  # type: ignore[override]
         formed = "forms the chains itself: give it chains (method.chains)"
         found = {} if self.chains else {Fact.KNOWN_UNITS: formed}
+        if len({len(chain) for chain in self.chains or ()}) > 1:
+            found |= {Fact.HIDDEN_DRAWS: "sends more bytes in longer chains"}
+        if self.encrypt:
+            found |= {Fact.READABLE: HIDES, Fact.SAME_START: HIDES}
         return found | ({} if holds(Fact.ONE_STEP, self.method) else {Fact.ONE_STEP: "takes several steps per batch"})
 
     @property
@@ -150,13 +162,16 @@ class FedSeq(Algorithm):
     def server(self) -> ServerStep | None:
         return self.method.server
 
+    def steps_per_turn(self, work: LocalWork, samples: int) -> int:
+        return self.method.steps_per_turn(work, samples)
+
     # -- before the first round
 
     def adapt_task(self, task: Task) -> Task:
         return self.method.adapt_task(task)
 
     def check(self, task: Task, work: LocalWork) -> None:
-        check_inner(self.method, task)
+        check_inner(self.method, task, self.encrypt)
         self.method.check(task, work)
         if self.chains is not None:
             check_chains(self.chains, task.federation.clients)
@@ -176,9 +191,14 @@ class FedSeq(Algorithm):
     def prelude(self, server: State, context: ServerContext) -> Round:
         """Form the chains."""
         if self.chains is not None:
-            able = set(context.clients)
-            kept = [[client for client in chain if client in able] for chain in self.chains]
-            groups = [chain for chain in kept if chain]
+            # Of a stream's first task a client may have no sample, and train later.
+            absent = (context.samples == 0).nonzero().flatten().tolist()
+            groups = [chain for chain in only_members(self.chains, {*context.clients, *absent}) if chain]
+            if self.encrypt and sum(map(len, groups)) < sum(map(len, self.chains)):
+                raise FedloomError(
+                    "encrypt=true: a client that is held out of training is in a chain, and the one before it encrypts "
+                    "for it: leave out new_clients."
+                )
         else:
             clients = context.clients
             if self.grouping == "random":
@@ -209,10 +229,11 @@ class FedSeq(Algorithm):
         if self.grouping == "kmeans":
             return clients, one_per_cluster(vectors, context.task.federation.classes, random)
         samples = context.samples[torch.tensor(clients)].numpy()
-        return clients, greedy_choice(vectors, samples, METRICS[self.metric], random)
+        counts = samples if self.group_mean == "weighted" else np.ones(len(clients))
+        return clients, greedy_choice(vectors, counts, METRICS[self.metric], random)
 
     def groups(self, server: State) -> list[list[int]]:
-        if self.chains is not None:  # known before there is a state
+        if self.chains is not None and f"{OWN}sizes" not in server:  # given chains are known before there is a state
             return [list(chain) for chain in self.chains]
         sizes: list[int] = server[f"{OWN}sizes"].tolist()
         return [chain.tolist() for chain in torch.split(server[f"{OWN}members"], sizes)]
@@ -227,47 +248,40 @@ class FedSeq(Algorithm):
         self, rows: Tensor, ids: list[int], server: State, context: ServerContext
     ) -> Generator[Wave, Replies, Replies]:
         """Take rows along some chains, a row per chain; the rows at their ends are the chains' replies."""
-        groups, steps = self.groups(server), torch.zeros(len(ids), dtype=torch.int64)
-        origins, rows = {"row": rows}, rows.clone()
-        for turn in range(self.passes):
-            orders = [self.order(groups[group], group, turn, context) for group in ids]
-            for place in range(max(len(order) for order in orders)):
-                on = torch.tensor([len(order) > place for order in orders]).nonzero().flatten()
-                clients = [orders[chain][place] for chain in on.tolist()]
-                first = torch.full((len(on),), turn == place == 0)
-                last = torch.tensor([turn + 1 == self.passes and len(orders[c]) == place + 1 for c in on.tolist()])
-                replies = yield Wave(clients, Message(each={"row": rows[on]}), turn, first, last, optional=True)
-                if not replies.ids:  # a member that does not answer is skipped
-                    continue
-                if set(replies.tensors) != {"row"}:
-                    raise inner_error(self.method, f"its clients send back {', '.join(replies.tensors)}")
-                on = on[torch.isin(torch.tensor(clients), torch.tensor(replies.ids))]
-                rows[on] = replies["row"]
-                steps[on] += replies.steps
-        if not steps.any():
-            raise Abandoned("no client of any chain answered")
+        groups = self.groups(server)
+        orders = [[self.order(groups[group], group, turn, context) for group in ids] for turn in range(self.passes)]
+        if self.chains is not None:
+            orders = [only_members(some, set(context.clients)) for some in orders]
+        walk = carry_envelopes(rows, orders) if self.encrypt else carry_rows(self.method, rows, orders)
+        ends, steps, replies = yield from walk
         samples = torch.stack([context.samples[torch.tensor(groups[group])].sum() for group in ids])
         weights, shares = context.weigh(samples, steps), torch.full((len(ids),), 1 / replies.clients)
         return replace(
             replies,
             ids=ids,
-            tensors={"row": rows},
+            tensors={"row": ends},
             samples=samples,
             steps=steps,
             weights=weights,
             shares=shares,
-            origins=origins,
+            origins={"row": rows},
         )
 
     def order(self, members: list[int], group: int, turn: int, context: ServerContext) -> list[int]:
         """A chain's members in the order of one pass, without those that drop out."""
-        count = len(members)
-        places = torch.randperm(count, generator=generator(context.seed, "chain", context.round, group, turn))
-        if self.dropout:
-            places = places[min(count - 1, max(1, math.ceil(self.dropout * count))) :]
-        if not self.reshuffle:
-            places = places.sort().values
-        return [members[place] for place in places.tolist()]
+        return order_of(members, group, turn, context.round, context.seed, self.dropout, self.reshuffle)
+
+    def handover(self, client: int, round_number: int, turn: int, seed: int) -> Handover | None:
+        if not self.encrypt or self.chains is None:
+            return None
+        found = [(number, some) for number, some in enumerate(self.chains) if client in some]
+        if not found or turn >= self.passes:
+            raise FedloomError(f"client {client} has no place in a chain in turn {turn + 1} of a round.")
+        [(chain, members)] = found
+        orders = [
+            order_of(members, chain, each, round_number, seed, 0.0, self.reshuffle) for each in range(self.passes)
+        ]
+        return handover_in(orders, chain, client, turn)
 
     def broadcast(self, server: State, ids: list[int]) -> Message:
         return self.method.broadcast(inner_state(server), ids)
@@ -286,21 +300,3 @@ class FedSeq(Algorithm):
 def inner_state(server: State) -> State:
     """The inner method's part of the state."""
     return {name: tensor for name, tensor in server.items() if not name.startswith(OWN)}
-
-
-def inner_error(method: Algorithm, why: str) -> FedloomError:
-    """The error for a method that cannot run inside chains."""
-    name = type(method).__name__.lower()
-    return FedloomError(f"{name} cannot run inside chains: {why}; use fedavg, fedprox or feddyn as inner.")
-
-
-def check_inner(method: Algorithm, task: Task) -> None:
-    """Refuse a method whose clients do more than train one whole model."""
-    plain = all(getattr(type(method), hook) is getattr(Algorithm, hook) for hook in ("play", "prelude"))
-    if not plain or isinstance(method, SelectsGroups) or INNER & broken_facts(method).keys():
-        raise inner_error(method, "a chain passes on one whole model that each member trains, and nothing else")
-    sent = method.broadcast(method.start(task), [0])
-    if {*sent.shared, *sent.each} != {"row"}:
-        raise inner_error(
-            method, f"a chain passes on a model, but its clients need {', '.join([*sent.shared, *sent.each])}"
-        )

@@ -34,6 +34,7 @@ class FedSeqInter(FedSeq):
         approximator: As in FedSeq.
         metric: As in FedSeq.
         normalise: As in FedSeq.
+        group_mean: As in FedSeq.
         pretrain_epochs: As in FedSeq.
         min_samples: As in FedSeq.
         max_clients: As in FedSeq.
@@ -42,6 +43,7 @@ class FedSeqInter(FedSeq):
         dropout: As in FedSeq.
         reshuffle: As in FedSeq.
         inner: As in FedSeq.
+        encrypt: As in FedSeq.
     """
 
     period: WholeNumber = 0

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
@@ -64,14 +64,22 @@ def random_order(clients: int, random: np.random.Generator) -> Draw:
     return lambda _: next(order)
 
 
-def greedy_choice(vectors: np.ndarray, samples: np.ndarray, metric: Metric, random: np.random.Generator) -> Draw:
-    """The client that maximises the metric against the group's sample-weighted mean; a group's first one is random."""
+def greedy_choice(vectors: np.ndarray, weights: np.ndarray, metric: Metric, random: np.random.Generator) -> Draw:
+    """The client that maximises the metric against the group's mean; a group's first one is random.
+
+    Args:
+        vectors: A vector per client.
+        weights: What each client counts in the mean of its group: all the same in the thesis (section 4.1.2), its
+            samples in the authors' code.
+        metric: How well a client would complete a group.
+        random: Draws the first clients.
+    """
     free = np.ones(len(vectors), dtype=bool)
 
     def draw(group: list[int]) -> int:
         left = np.flatnonzero(free)
         if group:
-            mean = samples[group] @ vectors[group] / samples[group].sum()
+            mean = weights[group] @ vectors[group] / weights[group].sum()
             client = left[np.argmax(metric(vectors[left], mean))]
         else:
             client = random.choice(left)
@@ -143,3 +151,12 @@ def check_chains(chains: list[list[int]], clients: int) -> None:
             raise FedloomError(f"chains: clients {some} {clause}; name each client from 0 to {clients - 1} once.")
     if not all(chains):
         raise FedloomError("chains: a chain is empty; leave it out.")
+
+
+def only_members(chains: Sequence[Sequence[int]], clients: Collection[int]) -> list[list[int]]:
+    """The members of each chain that are among some clients.
+
+    Args:
+        clients: Those who train; clients held out of training are not.
+    """
+    return [[member for member in chain if member in clients] for chain in chains]

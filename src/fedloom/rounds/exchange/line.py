@@ -14,6 +14,7 @@ from fedloom.rounds.composition import Composition
 from fedloom.rounds.exchange.adversary import Collusion, HostileServer
 from fedloom.rounds.exchange.asking import Asking, asking_of
 from fedloom.rounds.exchange.budget import PrivacyBudget
+from fedloom.rounds.exchange.chain_loss import ChainLoss
 from fedloom.rounds.exchange.decoding import Decoding
 from fedloom.rounds.exchange.downlink import DownlinkCoding
 from fedloom.rounds.exchange.finiteness import Finiteness, Forgetting
@@ -37,6 +38,8 @@ def line_of(run: Composition) -> tuple[Station, ...]:
     # Under a private mean a reply may change nothing but its own part of the sum. A screen compares clients, and naming
     # those who are left out tells who was drawn: so nobody is left out, and what is unusable counts as zero.
     judged = rows and run.privacy is None
+    # What one client hands to another unread can be neither screened nor decoded: that client has undone the steps.
+    read = not run.hides_models
     hostile = run.hostile
     stations: list[Station | None] = [
         # Outermost: an attacking server sees what the method's server will see, after every other station.
@@ -45,14 +48,16 @@ def line_of(run: Composition) -> tuple[Station, ...]:
         DownlinkCoding() if run.codes_models else None,
         # Outside all that leaves clients out: whoever does not count must keep nothing new.
         Keeping(),
+        # Inside Keeping, outside all that leaves clients out: whose chain is lost is known when it is known who counts.
+        ChainLoss() if run.hides_models else None,
         # Inside Keeping: a method that would leave its clients unprotected must not have anything kept.
         Protection() if run.privacy is not None else None,
         # Outside Collusion: a screen is there for hostile replies, so it judges what hostile clients agreed on.
-        ReplyScreening(run.screen) if judged else None,
+        ReplyScreening(run.screen) if judged and read else None,
         # Outside Decoding: hostile clients act on what the server decodes, an upper bound of what they can do.
         Collusion(hostile) if rows and hostile is not None and hostile.clients_collude else None,
         # Outside Finiteness: a step that packs bits cannot decode what is not a number.
-        Decoding() if rows and run.channel.steps else None,
+        Decoding() if rows and read and run.channel.steps else None,
         # Outside Silence: a silent client has no reply that could be looked at.
         Finiteness() if judged else None,
         # In its place: a client that diverged counts as zero, and keeps what it had.

@@ -19,10 +19,11 @@ FINISHED = ("clients.json", "confusion.json", "baselines.json")
 """What a run writes at its end; with the first of them it counts as finished."""
 
 
-def append_record(folder: Path | None, record: dict[str, Any], seconds: float) -> None:
-    """Append the record of a round, and how long it took."""
+def append_record(folder: Path | None, record: dict[str, Any], seconds: float | None) -> None:
+    """Append the record of a round, and how long it took; None where that would tell who was drawn."""
     _append(folder, METRICS, record)
-    timing = {"round": record["round"], "seconds": seconds, "record": digest_of(compact_json(record))}
+    took = {} if seconds is None else {"seconds": seconds}
+    timing = {"round": record["round"], **took, "record": digest_of(compact_json(record))}
     _append(folder, TIMINGS, timing | {"digest": digest_of(compact_json(timing))})
 
 

@@ -76,8 +76,8 @@ def read_notices(folder: Path | None) -> list[str]:
 
 
 def read_seconds(folder: Path) -> dict[int, float]:
-    """How long each round took, by its number; a damaged line is as if it were missing."""
-    return {line["round"]: line["seconds"] for line in _timings(folder)}
+    """How long each round took, by its number, as far as the run says; a damaged line is as if it were missing."""
+    return {line["round"]: line["seconds"] for line in _timings(folder) if "seconds" in line}
 
 
 def read_result(folder: Path, name: str, manifest: Manifest | None) -> Any:
@@ -119,7 +119,8 @@ def _timing(line: bytes) -> Record:
         values = parse_json(line)
         said = values.pop("digest", None)
         whole = said is None or said == digest_of(compact_json(values))
-        return {"round": int(values["round"]), "seconds": float(values["seconds"]), **values} if whole else {}
+        took = {"seconds": float(values["seconds"])} if "seconds" in values else {}
+        return {"round": int(values["round"]), **took, **values} if whole else {}
     except (ValueError, TypeError, KeyError, AttributeError):
         return {}
 

@@ -38,6 +38,7 @@ from fedloom.runs.plans.plan import (
     write_plan,
 )
 from fedloom.runs.plans.sweep_table import best_row, sweep_figure, sweep_rows, sweep_verdict
+from fedloom.runs.results.baseline_verdict import baseline_sentence
 from fedloom.runs.results.history import History
 from fedloom.runs.run import method_section, warn_if_stopped
 
@@ -88,7 +89,12 @@ class Sweep:
     @property
     def verdict(self) -> str:
         """What was chosen, how sure that is, and whether validation parts were set aside for it."""
-        words = sweep_verdict(self.rows, self.chosen_by, self.metrics)
+        rows = self.rows
+        words = sweep_verdict(rows, self.chosen_by, self.metrics)
+        if rows[0]["mark"] == "best":
+            best = self.runs[rows[0]["label"]]
+            against, warns = baseline_sentence({rows[0]["label"]: best}, best[0].score)
+            words = " ".join(part for part in ((against, words) if warns else (words, against)) if part)
         if self.set_aside is None:
             return words
         return (

@@ -46,18 +46,21 @@ def baseline_sentence(histories: Histories, score: Score) -> tuple[str, bool]:
     best = max(over_seeds, key=lambda name: np.mean(list(over_seeds[name].values()) or [-np.inf]))
     answer = f"{baseline.words} ({score.text(mean)})"
     basis = f"paired over {count} {unit}, {100 * LEVEL:.0f} %"
+    means = {name: float(np.mean(list(over_seeds[name].values()))) for name in differences}
+
+    def compared(names: list[str]) -> str:
+        """Below the baseline, or above it by less than chance: the first is not called the second."""
+        return "better" if all(means[name] <= score.rank(mean) for name in names) else "established to be better"
+
     if not better:
-        top = score.text(score.rank(float(np.mean(list(over_seeds[best].values())))))
-        subject = (
-            f"No method is better than {answer}: the best, {best}, has {top}"
-            if len(differences) > 1
-            else (f"{best} ({top}) is not better than {answer}")
-        )
-        return f"{subject} ({basis}).", True
+        how, top = compared(list(differences)), score.text(score.rank(means[best]))
+        if len(differences) > 1:
+            return f"No method is {how} than {answer}: the best, {best}, has {top} ({basis}).", True
+        return f"{best} ({top}) is not {how} than {answer} ({basis}).", True
     rest = [name for name in differences if name not in better]
     if rest:
         are = "is" if len(rest) == 1 else "are"
-        return f"{join_names(rest)} {are} not better than {answer} ({basis}).", True
+        return f"{join_names(rest)} {are} not {compared(rest)} than {answer} ({basis}).", True
     return f"For comparison: {answer}.", False
 
 

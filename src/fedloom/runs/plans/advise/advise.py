@@ -308,7 +308,7 @@ def _seconds(folder: Path) -> tuple[float, float]:
     """How long a run took, and how much of that was not spent in its rounds."""
     path = folder / "timings.jsonl"
     lines = [parse_json(line) for line in path.read_text().splitlines()] if path.exists() else []
-    rounds = sum(float(line["seconds"]) for line in lines if line["round"])
+    rounds = sum(float(line.get("seconds", 0)) for line in lines if line["round"])
     whole = folder / "seconds.json"  # missing if the process stopped just after the run ended
     seconds = float(parse_json(whole.read_text())) if whole.exists() else rounds
     return max(seconds, rounds), max(seconds - rounds, 0.0)

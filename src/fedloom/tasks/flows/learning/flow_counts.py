@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedloom.core.baseline import Answers
+from fedloom.core.baseline import FittedBaseline
 from fedloom.core.task import Task
 from fedloom.tasks.flows.learning.data_points import FlowTable
 
@@ -40,7 +40,7 @@ class CountsAnswer:
     contexts: Contexts
     counts: tuple[dict[int, tuple[NDArray[np.int64], NDArray[np.float64]]], ...]
     classes: int
-    pooled: Answers | None
+    pooled: FittedBaseline | None
     words: str
 
     def outputs(self, positions: Tensor) -> Tensor:
@@ -78,7 +78,7 @@ class FlowCounts:
         """The contexts of all points."""
         return flow_contexts(self.table, self.points)
 
-    def fit(self, task: Task, positions: Tensor, pooled: Answers | None = None) -> Answers:
+    def fit(self, task: Task, positions: Tensor, pooled: FittedBaseline | None = None) -> FittedBaseline:
         """The counts after some points."""
         targets, levels = task.targets(positions).numpy(), []
         for contexts in self.contexts[:, positions.numpy()]:

@@ -1,0 +1,115 @@
+"""The first sentence of a verdict is about what was not learnt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import fedloom as fl
+from fedloom.core.task import Task
+from fedloom.data.federation import Federation, Ragged
+from fedloom.runs.results.baseline_verdict import baseline_sentence
+
+WHO = np.repeat(np.arange(5), 120)
+
+
+def noise(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(600, 4)).astype("float32")
+
+
+def mostly_one_class(seed: int) -> Task:
+    y = (np.random.default_rng(seed + 9).random(600) < 0.02).astype(int)
+    return fl.task_of(fl.from_arrays(noise(seed), y, WHO, seed=seed, classes=2), seed=seed)
+
+
+def skewed_numbers(seed: int) -> Task:
+    y = np.random.default_rng(seed + 9).lognormal(7, 1.5, 600).astype("float32")
+    return fl.task_of(fl.from_arrays(noise(seed), y, WHO, seed=seed), seed=seed)
+
+
+def sentences_without_entities(seed: int) -> Task:
+    """Tokens of noise, of which one in fifty has a tag; which one depends on nothing."""
+    random = torch.Generator().manual_seed(seed)
+    x = torch.randint(0, 30, (300, 8), generator=random)
+    y = (torch.rand(300, 8, generator=random) < 0.02).long()
+    train = Ragged.of(np.split(np.arange(200), 5))
+    test = Ragged.of(np.split(np.arange(200, 300), 5))
+    torch.manual_seed(seed)
+    model = nn.Sequential(nn.Embedding(30, 8), nn.Linear(8, 2))
+    return Task("tags", Federation({"x": x, "y": y}, train, test, Ragged.empty(5), 2), model)
+
+
+def line_through_numbers(seed: int) -> Task:
+    random = np.random.default_rng(1)
+    x = random.normal(size=(600, 2)).astype("float32")
+    y = (100 * x[:, 0] + random.normal(size=600)).astype("float32")
+    return fl.task_of(fl.from_arrays(x, y, WHO, seed=seed), seed=seed)
+
+
+def alike(seed: int) -> Task:
+    return fl.task("digits", clients=5, alpha=100, seed=seed)
+
+
+def almost_one_class_each(seed: int) -> Task:
+    return fl.task("digits", clients=5, alpha=0.05, seed=seed)
+
+
+def few_flows(seed: int) -> Task:
+    small = {"options": {"largest": 600}, "model_options": {"width": 16, "blocks": 1}}
+    return fl.task("flows", clients=4, seed=seed, **small)
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"),
+    [
+        (mostly_one_class, "always answering"),
+        (skewed_numbers, "always answering"),
+        (sentences_without_entities, "answering the most frequent tag of each token"),
+        pytest.param(few_flows, "counting what followed the same actions", marks=pytest.mark.slow),
+    ],
+)
+def test_what_learnt_nothing_is_said_first(task: Callable[[int], Task], answer: str) -> None:
+    found = fl.compare(task, ["fedavg", "local"], seeds=3, rounds=3)
+    assert re.match("No method is (established to be )?better than ", found.verdict)
+    first = found.verdict.split("(")[0]
+    assert answer in first or "the baseline '" in first
+    assert "paired over 3 seeds" in found.verdict
+
+
+@pytest.mark.parametrize("task", [alike, line_through_numbers])
+def test_what_learnt_is_not_warned_of(task: Callable[[int], Task]) -> None:
+    """Also where less is better: an absolute error."""
+    found = fl.compare(task, ["fedavg", "local"], seeds=3, rounds=10, local={"lr": 0.05})
+    assert not found.verdict.startswith("No method")
+    assert "For comparison: " in found.verdict
+
+
+def test_a_method_below_the_baseline_is_named_beside_one_above_it() -> None:
+    """Clients with almost one class each: a shared model after one short round loses to each client's own class."""
+    found = fl.compare(almost_one_class_each, ["fedavg", "fedavg+finetune:epochs=10"], seeds=4, rounds=1)
+    assert re.match("fedavg is not (established to be )?better than always answering each client's most", found.verdict)
+
+
+def test_one_run_is_held_against_the_baseline_over_its_clients() -> None:
+    history = fl.compare(mostly_one_class, ["fedavg"], seeds=1, rounds=2)
+    assert history.verdict.startswith("fedavg (")
+    assert re.search("is not (established to be )?better than always answering", history.verdict)
+    assert "clients of one seed" in history.verdict
+
+
+def test_a_lead_that_chance_may_explain_is_not_called_a_defeat() -> None:
+    """73 % against a baseline of 42 %, over two clients of one seed: not established, and not "not better" either."""
+    clients = [{"client": 0, "accuracy": 0.50}, {"client": 1, "accuracy": 0.96}]
+    below = [{"client": 0, "accuracy": 0.40}, {"client": 1, "accuracy": 0.44}]
+    name = "client_model/own_test/accuracy/mean"
+    baseline = {"name": "majority", "words": "always answering '0'", "metrics": {name: 0.42}, "clients": below}
+    record = {"round": 0, "selected": [], "steps": 0, "metrics": {name: 0.73}}
+    run = fl.History({"method": {"name": "fedavg"}, "seed": 0}, [record], clients=clients, baselines=[baseline])
+    said, warns = baseline_sentence({"fedavg": [run]}, run.score)
+    assert warns
+    assert said.startswith("fedavg (73.0 %) is not established to be better than always answering '0' (42.0 %)")

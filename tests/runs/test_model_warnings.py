@@ -1,0 +1,51 @@
+"""What hardly anybody means is said once, in one sentence."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from torch import nn
+
+import fedloom as fl
+from fedloom.core.task import Task
+from fedloom.runs import model_warnings
+
+
+@pytest.fixture(autouse=True)
+def _say_again() -> None:
+    model_warnings._say.cache_clear()
+
+
+def digits(*layers: nn.Module) -> Task:
+    federation = fl.task("digits", clients=4).federation
+    return fl.task_of(federation, nn.Sequential(nn.Flatten(), nn.Linear(64, 10), *layers))
+
+
+def sentences(caplog: pytest.LogCaptureFixture, task: Task, method: str = "fedavg", **settings: object) -> list[str]:
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "fedloom"):
+        fl.run(task, method, rounds=1, eval_every=0, **settings)
+    return [record.getMessage() for record in caplog.records if record.funcName == "_say"]
+
+
+def test_a_softmax_before_cross_entropy_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    (said,) = sentences(caplog, digits(nn.Softmax(dim=1)))
+    assert "probabilities already" in said
+    assert "remove the softmax" in said
+    assert sentences(caplog, digits(nn.Softmax(dim=1))) == []
+    assert sentences(caplog, digits()) == []
+
+
+def test_training_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    (said,) = sentences(caplog, digits(), local={"epochs": 0})
+    assert said.startswith("local.epochs = 0: clients train nothing")
+    assert sentences(caplog, digits(), local={"steps": 1}) == []
+
+
+def test_averaged_statistics_are_said_where_they_are_averaged(caplog: pytest.LogCaptureFixture) -> None:
+    assert sentences(caplog, digits(nn.BatchNorm1d(10)), "local") == []
+    (said,) = sentences(caplog, digits(nn.BatchNorm1d(10)))
+    assert "BatchNorm1d '2'" in said
+    assert "averaged over clients" in said
+    assert sentences(caplog, digits(nn.LayerNorm(10))) == []
