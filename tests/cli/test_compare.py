@@ -23,8 +23,8 @@ def one_class_each(tmp_path, monkeypatch):
 def test_pooled_macro_f1_stands_beside_the_mean_that_clients_of_one_class_inflate(one_class_each, tmp_path):
     said = CliRunner(env={"COLUMNS": "200"}).invoke(app, [*one_class_each, "--set", "task.metrics=macro_f1"])
     assert said.exit_code == 0, said.output
-    head = said.stdout[: said.stdout.index("local")]
-    assert "pooled" in head
+    table = said.stdout[: said.stdout.index("mean ± standard deviation")]
+    assert "pooled" in table
     assert "<th>Pooled" in (tmp_path / "out" / "report.html").read_text()
 
 
