@@ -6,10 +6,11 @@ those of a test or validation sample, byte for byte, is left out: nobody is meas
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -70,6 +71,17 @@ def append_samples(
     if known:
         notes = (*notes, f"{setting}: {known:,} samples of {title} are test or validation samples too and left out.")
     return replace(federation, columns=columns, group=group, notes=notes), positions
+
+
+def refuse_later_data(federation: Federation, setting: str) -> None:
+    """Refuse data that change in later rounds: what is set aside now would be back, or gone, from then on.
+
+    Args:
+        federation: The data of the task.
+        setting: The setting that sets samples aside, for the error.
+    """
+    if federation.later:
+        raise FedloomError(f"{setting}: these data change in later rounds: set samples aside before drift or stream.")
 
 
 def copies(samples: SampleColumns, others: SampleColumns) -> Tensor:
@@ -145,7 +157,7 @@ def read_public_file(
     """
     if not path.is_file():
         raise FedloomError(f"{path} does not exist: give an .npz file, or a table if the task's data are one.")
-    schema = _schema(federation)
+    schema = sample_schema(federation)
     if labelled:
         return read_under_schema(path, schema, table.target, table.client, table.ignore).columns
     return _inputs_under_schema(path, schema, {*table.target.split(","), table.client, *table.ignore})
@@ -162,17 +174,32 @@ def _inputs_under_schema(path: Path, schema: DataSchema, others: set[str]) -> Sa
     else:
         arrays = read_arrays(path, [column.name for column in schema.input_columns], [])
         x = arrays if schema.inputs else arrays["x"]
-    count = len(next(iter(x.values()))) if isinstance(x, dict) else len(x)
-    plain: Samples = samples_from_arrays(x, np.zeros(count, dtype=np.int64), where=path.name)
+    return unlabelled_samples(x, schema, path.name)
+
+
+def unlabelled_samples(x: Any, schema: DataSchema, where: str) -> SampleColumns:
+    """Inputs under a schema, with targets that do not count.
+
+    Args:
+        x: An array, or of several input columns a mapping of arrays by name.
+        schema: What the samples must look like.
+        where: What errors call them.
+    """
+    count = len(next(iter(x.values()))) if isinstance(x, Mapping) else len(x)
+    plain: Samples = samples_from_arrays(x, np.zeros(count, dtype=np.int64), where=where)
     columns = {
-        column.full_name: conforming_inputs(plain.columns[column.full_name], column, schema, path.name)
+        column.full_name: conforming_inputs(plain.columns[column.full_name], column, schema, where)
         for column in schema.input_columns
     }
     return columns | {"y": torch.full((count, *schema.target_shape), IGNORED, dtype=schema.target_type)}
 
 
-def _schema(federation: Federation) -> DataSchema:
-    """What samples must look like to be appended to a federation's columns."""
+def sample_schema(federation: Federation) -> DataSchema:
+    """What samples must look like to be appended to a federation's columns.
+
+    Args:
+        federation: The data of the task.
+    """
     y, plan = federation.columns["y"], federation.plan
     columns = tuple(
         InputColumn(

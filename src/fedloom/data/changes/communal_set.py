@@ -21,12 +21,14 @@ from fedloom.core.settings import OpenShare, WholeNumber, check_settings, check_
 from fedloom.core.targets import target_kind
 from fedloom.data.carve import carve
 from fedloom.data.federation import Federation, Ragged
+from fedloom.data.public_arrays import IN_MEMORY, PublicArrays
 from fedloom.data.public_samples import (
     USUAL_COLUMNS,
     TableColumns,
     append_samples,
     has_targets,
     read_public_file,
+    refuse_later_data,
     without_targets,
 )
 
@@ -78,22 +80,26 @@ def communal_table(value: object) -> object:
 
 def with_communal_set(
     federation: Federation,
-    communal: Communal,
+    communal: Communal | PublicArrays,
     seed: int = 0,
     table: TableColumns = USUAL_COLUMNS,
 ) -> Federation:
-    """A federation with a communal set: a share of all clients' training data, or the samples of a file.
+    """A federation with a communal set: a share of all clients' training data, or the samples of a file or of arrays.
 
     Args:
         federation: The federation; it must have no communal set yet.
-        communal: Where the samples come from, and whether they keep their labels.
+        communal: Where the samples come from, and whether they keep their labels; or the samples.
         seed: The seed of the choice.
         table: Which columns of a table are not inputs.
     """
     if len(federation.communal):
         raise FedloomError("communal: these data have a communal set already: leave out communal or the other setting.")
+    refuse_later_data(federation, SETTING)
     labelled = communal.labelled
-    if communal.share is not None:
+    if isinstance(communal, PublicArrays):
+        source = IN_MEMORY
+        left, chosen = append_samples(federation, communal.samples(federation, SETTING), SETTING, source)
+    elif communal.share is not None:
         left, chosen = carve(federation, communal.share, SETTING, seed)
         source = f"{communal.share:.4g} of every client's training samples"
     else:
