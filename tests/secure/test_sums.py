@@ -66,7 +66,7 @@ def test_outputs_that_do_not_fit_in_a_sum_are_said_to_be_made_smaller(caplog):
     task = fl.task("digits", clients=3, communal=0.05)
     made = fl.run(task, "fld", rounds=1, local={"lr": 0.5, "batch_size": 16}, channel="securesum:limit=0.5")
     assert made.records[-1]["metrics"]["sums/scaled"] == 3
-    assert "3 of 3 replies did not fit in the sum and were made smaller: raise the limit of securesum." in caplog.text
+    assert "3 of 3 replies did not fit in the sum of securesum and were made smaller: raise its limit." in caplog.text
 
 
 def test_sums_do_not_depend_on_workers():

@@ -115,10 +115,10 @@ class AskSum:
         if decoded.scaled:
             findings = round.costs.findings
             findings["sums/scaled"] = findings.get("sums/scaled", 0.0) + decoded.scaled
-            log.warning(
-                "round %s: %s of %s replies did not fit in the sum and were made smaller: raise the limit of %s.",
-                round.number, decoded.scaled, len(included), type(self.sums.step).__name__.lower(),
-            )  # fmt: skip
+            instead = "raise its limit" if hasattr(self.sums.step, "limit") else "use securesum with a larger limit"
+            step = type(self.sums.step).__name__.lower()
+            told = "round %s: %s of %s replies did not fit in the sum of %s and were made smaller: %s."
+            log.warning(told, round.number, decoded.scaled, len(included), step, instead)
         shapes = None if answers.wave.shapes is None else answers.wave.shapes()
         means = self.sums.means(decoded, answers.wave.message, session.most, shapes)
         strange = [name for name, rows in means.items() if not bool(torch.isfinite(rows).all())]
