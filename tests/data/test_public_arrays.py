@@ -76,6 +76,13 @@ def test_a_frame_is_encoded_as_the_tasks_table():
     assert held.columns["y"][held.communal].tolist() == [1, 0]
 
 
+def test_a_pair_may_be_a_list_and_two_samples_are_not_a_pair():
+    pair = fl.task_of(federation(), communal=[MORE_X, MORE_Y]).federation
+    assert pair.columns["y"][pair.communal].tolist() == MORE_Y.tolist()
+    two = fl.task_of(federation(), communal=[MORE_X[0], MORE_X[1]]).federation
+    assert (len(two.communal), two.communal_labelled) == (2, False)
+
+
 def test_copies_of_test_samples_are_left_out():
     held = fl.task_of(federation(), communal=np.concatenate([X, MORE_X])).federation
     tested = len(held.test.order) + len(held.global_test)
@@ -114,6 +121,12 @@ def test_what_does_not_fit_is_refused_in_one_sentence(given, message):
     assert "\n" not in str(caught.value)
     assert str(caught.value).endswith(".")
     assert len(str(caught.value)) < 250
+
+
+def test_numbers_cannot_be_left_out():
+    lengths = fl.from_arrays(X[:, 0, 0], X[:, 0, 1, 0], np.arange(120) // 40)
+    with pytest.raises(FedloomError, match="samples without labels are for tasks with classes"):
+        fl.task_of(lengths, communal=MORE_X[:, 0, 0])
 
 
 def test_arrays_for_an_encoded_table_are_refused():

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -58,11 +58,17 @@ def as_public_arrays(value: object, setting: str) -> PublicArrays | None:
         value: What a user gave for a communal or a server set; a share or a table of settings holds no samples.
         setting: What the value is called.
     """
-    if isinstance(value, tuple):
+    if isinstance(value, tuple) or _is_listed_pair(value):
         if len(value) != 2 or not _has_samples(value[0]):
             raise FedloomError(f"{setting}: give the inputs x, or a pair (x, y) of inputs and targets.")
         return PublicArrays(*value)
     return PublicArrays(value) if _has_samples(value) else None
+
+
+def _is_listed_pair(value: object) -> TypeGuard[Sequence[Any]]:
+    """Whether a list is a pair of inputs and targets, and not two samples: targets have fewer axes."""
+    axes = [getattr(one, "ndim", 0) for one in value] if isinstance(value, list) else []
+    return len(axes) == 2 and axes[0] > axes[1] > 0
 
 
 def _has_samples(x: object) -> bool:

@@ -112,7 +112,10 @@ def without_targets(federation: Federation, positions: Tensor, setting: str) -> 
     """
     y = federation.columns["y"].clone()
     if target_kind(y) not in ("classes", "tokens"):
-        raise FedloomError(f"{setting}: only classes can be left out, and these targets are not classes.")
+        raise FedloomError(
+            f"{setting}: samples without labels are for tasks with classes, and these targets are not classes: give "
+            "their targets too."
+        )
     y[positions] = IGNORED
     return replace(federation, columns={**federation.columns, "y": y})
 

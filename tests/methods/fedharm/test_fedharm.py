@@ -223,9 +223,7 @@ def test_what_the_task_lacks_is_refused() -> None:
     with pytest.raises(FedloomError, match="fedharm needs the classes of the communal samples"):
         FedHARM().check(unlabelled, LocalWork())
     plain = replace(task, model=nn.Sequential(nn.Flatten(), nn.Linear(64, 5)))
-    with pytest.raises(
-        FedloomError, match="stages of a model, and Sequential names none: use --model resnet8"
-    ):
+    with pytest.raises(FedloomError, match="stages of a model, and Sequential names none: use --model resnet8"):
         FedHARM().check(plain, LocalWork())
     FedHARM(a=1.0).check(plain, LocalWork())
 
