@@ -298,11 +298,21 @@ def test_a_broken_csv_is_named_by_column_and_row(case, inside, tmp_path):
     assert part in sentence
 
 
+def test_a_table_without_a_client_column_is_asked_for_one_and_made_up_clients_are_mentioned(inside, tmp_path):
+    csv(tmp_path, "a,hospital,label\n" + "".join(f"{n},h{n % 4},{n % 2}\n" for n in range(40)))
+    sentence = refusal(inside("run", "--data", "own.csv"))
+    assert "'hospital' (4 values) may be one" in sentence
+    made = inside("run", "--data", "own.csv", "--clients", "3", "--rounds", "1", "--out", "run")
+    assert "3 clients are made up: the samples are divided by iid" in made.stderr
+    named = inside("run", "--data", "own.csv", "--client-column", "hospital", "--rounds", "1", "--out", "named")
+    assert "made up" not in named.stderr
+
+
 def test_whole_numbers_are_classes_wherever_they_begin(inside, tmp_path):
     import numpy as np
 
     np.savez(tmp_path / "own.npz", x=np.eye(30)[:, :4], y=np.arange(30) % 3 - 1)
-    assert inside("run", "--data", "own.npz", "--rounds", "1", "--out", "run").returncode == 0
+    assert inside("run", "--data", "own.npz", "--clients", "3", "--rounds", "1", "--out", "run").returncode == 0
     names = json.loads((tmp_path / "run" / "partition.json").read_text())["class_names"]
     assert names == ["-1", "0", "1"]
 

@@ -107,7 +107,7 @@ def unlike_the_file(table: Path) -> list[tuple[str, fl.Task]]:
     federation = fl.read(table, **READ)
     arrays = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
     return [
-        ("data: arrays in memory", fl.task_of(fl.from_arrays(*arrays))),
+        ("data: arrays in memory", fl.task_of(fl.from_arrays(*arrays, clients=4))),
         ("global_share: 0.4", fl.task_of(fl.read(table, **READ, global_share=0.4))),
         ("model: Linear", fl.task_of(federation, nn.Linear(2, 2))),
         ("normalise: off", fl.task_of(federation, normalise=False)),

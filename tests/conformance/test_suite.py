@@ -16,7 +16,7 @@ from fedloom.conformance.any_method import GENERAL
 from fedloom.conformance.claim import PRECISE
 from fedloom.conformance.quadratics import STEPS, Quadratics, relative
 from fedloom.conformance.shared_models import FEDAVG, OPTIMUM, OPTIMUM_FEW, PROBLEM
-from fedloom.conformance.suite import SPECIFIC, conform, known_methods
+from fedloom.conformance.suite import SPECIFIC, conform, known_methods, unchecked_formula
 from fedloom.core.cohort import Cohort
 from fedloom.registry.kinds import METHODS
 
@@ -162,9 +162,26 @@ def test_a_method_of_ones_own_is_named_by_its_file(tmp_path):
     (tmp_path / "mine.py").write_text(OWN)
     result = CliRunner().invoke(app, ["conform", f"{tmp_path}/mine.py:Good", "--like", "fedavg", "--json"])
     assert result.exit_code == 0, result.output
-    findings = json.loads(result.stdout)
+    answer = json.loads(result.stdout)
+    findings = answer["claims"]
+    assert answer["unchecked"] == []
     assert {finding["holds"] for finding in findings} == {True}
     assert any("FedAvg's biased fixed point" in finding["says"] for finding in findings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["table", "json"])
+def test_without_like_it_says_that_the_formula_of_ones_own_method_is_not_checked(tmp_path, form):
+    (tmp_path / "mine.py").write_text(OWN)
+    result = CliRunner().invoke(app, ["conform", f"{tmp_path}/mine.py:Good", *form])
+    assert result.exit_code == 0, result.output
+    words = json.loads(result.stdout)["unchecked"][0] if form else " ".join(result.stdout.split())
+    assert "checked is that it runs, repeats, resumes" in words
+    assert "nothing about its formula: use --like METHOD" in words
+
+
+def test_claims_about_a_known_methods_formula_are_checked():
+    assert unchecked_formula("scaffold") == unchecked_formula("mine.py:Mine", "scaffold") == ""
 
 
 def test_a_method_with_a_hidden_state_is_found_out(tmp_path):

@@ -157,6 +157,40 @@ def test_the_pull_sees_the_anchor_as_it_moves(execution):
     assert anchors.item() == pytest.approx(w, rel=1e-6)
 
 
+def sam(lr, rho):
+    """Sharpness-aware minimisation as one would write it: uphill by rho, the gradient there, taken from below."""
+
+    def settle(step, before, after, slots):
+        if step == 0:
+            gradient = before - after  # of a step of size one
+            return before + rho * gradient / gradient.norm(dim=1, keepdim=True), (before,)
+        return slots[0] + after - before, slots
+
+    return Cycle((1.0, lr), (0, 0), settle)
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorised"])
+def test_a_norm_in_settle_is_that_of_a_clients_whole_gradient_so_that_sam_is_its_formula(execution):
+    """Foret et al., ICLR 2021: ``w - lr * g(w + rho g(w) / |g(w)|)``, over the four tensors of the model."""
+    task, work = Task("t", federation(UNEQUAL), mlp()), LocalWork(epochs=2, batch_size=16, lr=0.1)
+
+    def step(w, gradient, positions):
+        uphill = gradient(w, positions)
+        return w - 0.1 * gradient(w + 0.5 * uphill / uphill.norm(), positions)
+
+    rows, _ = train_in_cycles(task, execution, work, sam(0.1, 0.5))
+    for client in range(len(UNEQUAL)):
+        assert distance(by_hand(task, work, client, step), rows[client]) < 1e-6
+
+
+@pytest.mark.parametrize("execution", ["loop", "vectorised"])
+def test_a_result_of_settle_that_is_no_row_per_client_is_refused(execution):
+    task = Task("t", federation([20, 9]), mlp())
+    cycle = Cycle((0.1,), (0,), lambda _, before, after, slots: (after.mean(1, keepdim=True), slots))  # noqa: ARG005
+    with pytest.raises(FedloomError, match=r"settle of a cycle gave a tensor of shape \(\d, 1\) for rows of shape"):
+        train_in_cycles(task, execution, LocalWork(), cycle)
+
+
 # -- the parts of a batch
 
 
@@ -187,7 +221,7 @@ def test_without_a_cycle_nothing_is_remembered():
     memory = CycleMemory(None, {"a": value})
     memory.before([value])
     memory.settle(0, [value], slice(None))
-    assert memory.start == []
+    assert memory.start.numel() == 0
     assert memory.anchor("a", {"a": value}) is value
 
 

@@ -177,7 +177,7 @@ def test_a_partition_by_label_is_refused_where_labels_differ_within_groups() -> 
     [
         ({"group": np.arange(9)}, r"groups of shape \(9,\): give one group each"),
         ({"group": np.where(np.arange(60) == 4, np.nan, 1.0)}, "row 5 has no group"),
-        ({"group": [None] * 60}, "row 1 has no group"),
+        ({"group": [None] * 60}, r"60 rows \(1, 2, 3, 4, 5, \.\.\.\) have no group"),
         ({"partition": "quantities(20, 20)", "clients": 2}, "exact numbers of samples"),
         ({"clients": 21}, "only 16 groups of samples that stay together: use at most 16"),
         ({"client": np.arange(60) % 2, "own_test": np.arange(60) < 10}, "group of row 10 has samples inside and outs"),

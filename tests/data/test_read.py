@@ -32,10 +32,32 @@ def test_a_csv_with_clients_and_names(tmp_path: Path) -> None:
     assert made.columns["y"][:2].tolist() == [1, 0]
 
 
-def test_a_csv_without_clients_is_divided(tmp_path: Path) -> None:
+def test_a_csv_without_clients_is_divided_where_the_user_asks_for_it_and_says_so(tmp_path: Path) -> None:
     path = csv_file(tmp_path / "a.csv", client=False)
-    assert fd.read(path).clients == 10
+    assert fd.read(path, clients=4).notes[-1] == "4 clients are made up: the samples are divided by iid"
+    assert fd.read(path, partition="dirichlet(1)").clients == 10
     assert fd.read(path, clients=3, partition="dirichlet(1)", ignore=["age"]).columns["x"].shape == (40, 1)
+
+
+def test_data_that_name_no_client_are_asked_whose_they_are(tmp_path: Path) -> None:
+    """Ten made-up clients were never mentioned, and the column that names them became a feature."""
+    rows = [f"{n},{n % 7},ward-{n % 5},{n % 2},{n}" for n in range(60)]
+    (tmp_path / "stays.csv").write_text("\n".join(["age,bed,ward,label,hospital_id", *rows]).replace(",59", ",58"))
+    with pytest.raises(FedloomError) as caught:
+        fd.read(tmp_path / "stays.csv")
+    assert str(caught.value) == (
+        "stays.csv does not say whose samples these are: give the column that names the client with --client-column "
+        "COLUMN (client=...); 'ward' (5 values) may be one, or let clients be made up with --clients 10 (clients=10) "
+        "or --partition 'dirichlet(0.1)' (partition=...)."
+    )
+    with pytest.raises(FedloomError, match="own data does not say whose samples these are: give client= with one"):
+        fd.from_arrays(np.zeros((6, 1)), np.arange(6) % 2)
+
+
+def test_clients_that_replace_the_datas_own_are_named_as_made_up(tmp_path: Path) -> None:
+    made = fd.read(csv_file(tmp_path / "a.csv"), partition="shards(2)", clients=4)
+    assert made.notes[-1].startswith("4 clients are made up, in place of the data's own: the samples are divided by ")
+    assert not any("made up" in note for note in fd.read(tmp_path / "a.csv").notes)
 
 
 def test_numbered_clients_are_in_number_order() -> None:
@@ -138,7 +160,7 @@ def test_pfllibs_pickled_files_are_refused_with_the_way_out(tmp_path: Path) -> N
 def test_a_wrong_csv_is_named_by_column_and_row(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "a.csv").write_text(text)
     with pytest.raises(FedloomError, match=message) as caught:
-        fd.read(tmp_path / "a.csv", classes=3)
+        fd.read(tmp_path / "a.csv", classes=3, clients=2)
     assert "\n" not in str(caught.value)
 
 
@@ -180,7 +202,7 @@ def test_labels_may_be_truth_values_and_clients_zero_is_an_error() -> None:
 
 def test_arrays_are_not_copied() -> None:
     x = np.zeros((100, 3), dtype=np.float32)
-    assert fd.from_arrays(x, np.arange(100) % 2).columns["x"].data_ptr() == x.ctypes.data
+    assert fd.from_arrays(x, np.arange(100) % 2, clients=2).columns["x"].data_ptr() == x.ctypes.data
 
 
 def test_statistics_are_of_the_training_samples() -> None:

@@ -52,7 +52,7 @@ def test_each_kind_can_be_asked_for():
 
 
 def test_labels_one_to_three_train_three_outputs():
-    data = fl.from_arrays(np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 3 + 1)
+    data = fl.from_arrays(np.random.default_rng(0).normal(size=(60, 2)), np.arange(60) % 3 + 1, clients=3)
     assert data.classes == 3
     assert data.columns["y"].unique().tolist() == [0, 1, 2]
     assert fl.task_of(data).model.head.out_features == 3

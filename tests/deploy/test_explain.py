@@ -69,7 +69,7 @@ def test_of_a_sum_is_said_that_it_hides_updates_and_what_it_costs():
     sent = {tensor.name: tensor for tensor in one.up}
     assert "change" not in sent
     assert "c" not in sent
-    assert sent["sum"].meaning == "its changes, weighted and hidden: only their sum is read"
+    assert sent["sum"].meaning == "what it sends, weighted and hidden: only the sum over sites is read"
     assert 3 * sent["sum"].bytes == pytest.approx(simulate(prepared, 1)[1]["bytes_up"], abs=3)
     assert {"row", "c", "sum"} == {tensor.name for tensor in one.down}
 

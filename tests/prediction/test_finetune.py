@@ -197,5 +197,6 @@ def test_a_stage_may_be_a_class_and_must_be_a_stage():
     assert run("fedavg", prediction=[FineTune], rounds=1).records == run("fedavg+finetune", rounds=1).records
     with pytest.raises(FedloomError, match="is not a prediction stage"):
         run("fedavg", prediction=[fl.FedAvg()])
+    assert run("fedavg", prediction="finetune", rounds=1).records == run("fedavg+finetune", rounds=1).records
     with pytest.raises(FedloomError, match="give a list"):
-        run("fedavg", prediction="finetune")
+        run("fedavg", prediction=FineTune())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedloom.registry.spec import split_commas, split_spec
+from fedloom.registry.spec import split_commas, split_spec, split_specs
 
 
 @pytest.mark.parametrize(
@@ -16,6 +16,20 @@ from fedloom.registry.spec import split_commas, split_spec
 )
 def test_a_spec_is_a_name_and_settings(written, name, settings):
     assert split_spec(written) == (name, settings)
+
+
+@pytest.mark.parametrize(
+    ("written", "specs"),
+    [
+        ("", []),
+        ("svt", ["svt"]),
+        ("svt:fraction=0.1,epsilon=2,qsgd", ["svt:fraction=0.1,epsilon=2", "qsgd"]),
+        ("topk, my.py:Mine:widths=[1, 2],mu=2", ["topk", "my.py:Mine:widths=[1, 2],mu=2"]),
+        ("foolsgold,multikrum:share=0.3", ["foolsgold", "multikrum:share=0.3"]),
+    ],
+)
+def test_several_parts_are_between_commas_and_settings_stay_with_theirs(written, specs):
+    assert split_specs(written) == specs
 
 
 def test_commas_in_brackets_and_quotes_do_not_separate():

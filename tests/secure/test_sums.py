@@ -29,6 +29,46 @@ def test_a_method_that_needs_only_sums_works_unchanged(method, weight_by):
     assert torch.allclose(plain.row, summed.row, atol=2e-6)
 
 
+DISTILLING = ["fld", "fld:layer=penultimate", "dsfl", "dsfl:aggregation=sa", "fedmd"]
+WITH_STAGES = ["fedharm:k=8", "fedharm:k=8,align=kl", "fedharm:descriptor=maps", "fedharm:a=1", "fld:multi_loss=B"]
+OUTPUTS = [
+    *(pytest.param(spec, "mlp", id=spec) for spec in DISTILLING),
+    *(pytest.param(spec, "resnet8", id=spec, marks=pytest.mark.slow) for spec in WITH_STAGES),
+]
+
+
+@pytest.mark.parametrize(("spec", "model"), OUTPUTS)
+def test_methods_that_need_only_a_mean_of_outputs_work_unchanged(spec, model):
+    """Models stay with clients, so what a sum changed would show in their scores."""
+    task = fl.task("digits", clients=3, communal=0.05, model=model)
+    settings = {"rounds": 2, "local": {"lr": 0.05, "batch_size": 64}, "weight_by": "samples"}
+    plain, summed = (fl.run(task, spec, **settings, channel=channel) for channel in ([], [PlainSum()]))
+    for measure in ("accuracy", "loss"):
+        name = f"client_model/own_test/{measure}/mean"
+        assert summed.last(name) == pytest.approx(plain.last(name), abs=1e-4)
+    assert plain.last("client_model/own_test/loss/mean") != fl.run(task, "local", **settings).last(name)
+
+
+@pytest.mark.parametrize("step", ["securesum:limit=64,bits=30", "ckks"])
+@pytest.mark.parametrize("spec", ["fld", "dsfl"])
+def test_masks_and_encryption_leave_the_scores_of_distilling_clients(spec, step):
+    if step == "ckks":
+        pytest.importorskip("tenseal", reason="TenSEAL is not installed: no homomorphic sums")
+    task = fl.task("digits", clients=3, communal=0.05)
+    settings = {"rounds": 2, "local": {"lr": 0.05, "batch_size": 64}}
+    plain, summed = fl.run(task, spec, **settings), fl.run(task, spec, **settings, channel=step)
+    assert not any("sums/scaled" in record["metrics"] for record in summed.records)
+    name = "client_model/own_test/loss/mean"
+    assert summed.last(name) == pytest.approx(plain.last(name), abs=1e-3)
+
+
+def test_outputs_that_do_not_fit_in_a_sum_are_said_to_be_made_smaller(caplog):
+    task = fl.task("digits", clients=3, communal=0.05)
+    made = fl.run(task, "fld", rounds=1, local={"lr": 0.5, "batch_size": 16}, channel="securesum:limit=0.5")
+    assert made.records[-1]["metrics"]["sums/scaled"] == 3
+    assert "3 of 3 replies did not fit in the sum of securesum and were made smaller: raise its limit." in caplog.text
+
+
 def test_sums_do_not_depend_on_workers():
     settings = {"rounds": 2, "seed": 3, "local": WORK, "channel": [PlainSum()]}
     one = fl.run(small_task(), "scaffold", **settings)
@@ -89,7 +129,7 @@ def test_a_weight_above_the_largest_counts_as_the_largest():
     assert sums.weights(torch.tensor([3, 50]), 10).tolist() == [3, 10]
 
 
-@pytest.mark.parametrize("method", ["fedseq", "ifca", "fedprox:adaptive=true", "cfl", "fedu"])
+@pytest.mark.parametrize("method", ["fedseq", "ifca", "fedprox:adaptive=true", "cfl", "fedu", "fld:common=false"])
 def test_a_method_that_needs_single_replies_is_refused(method):
     with pytest.raises(FedloomError, match="lets only sums of replies leave"):
         fl.run(small_task(), method, rounds=1, channel=[PlainSum()])

@@ -49,8 +49,8 @@ class FLTrust(RobustRule):
         """Refuse a task without samples of the server's own."""
         if not task.federation.communal_labelled:
             raise FedloomError(
-                "fltrust trains on the communal samples, which have no labels in this task: set labelled = true in "
-                "task.communal."
+                "fltrust trains on the communal samples, which have no labels in this task: give task.communal "
+                "samples with targets, and no labelled = false."
             )
         if not len(task.federation.communal):
             raise FedloomError(

@@ -28,6 +28,7 @@ def _columns(score: Score) -> dict[str, str]:
     return {
         f"global_{score.name}": "global model,\nglobal test",
         f"client_{score.name}": "clients' models,\nown tests",
+        "pooled": "all clients'\nsamples pooled",
         "worst_decile": "worst\ntenth",
         "client_spread": "spread over\nclients",
     }
@@ -37,7 +38,6 @@ def _optional_columns(score: Score) -> dict[str, str]:
     """The columns of a second table; each is shown only if it was measured."""
     return {
         f"new_{score.name}": "new clients' models,\nown tests",
-        "pooled": f"{score.title} over the\nsamples of all clients",
         "withheld_recall": "recall of\nwithheld class",
         "efficiency": f"{score.title} per selected\nclient, mean of rounds",
     }
@@ -136,11 +136,13 @@ def print_table(rows: list[dict[str, Any]], words: str, score: Score, baselines:
     reach = rows[0].get("reach")
     methods, rows = rows, [*rows, *baselines]
     cells = []
+    # a mean of clients' values is not the value over all samples, where a metric does not add up over samples
+    columns = {key: heading for key, heading in _columns(score).items() if key != "pooled" or _has_pooled(methods)}
     for row in rows:
         end = f"{row['rounds']:g}" + (" (stopped)" if row["stopped"] else "")
         costs = [f"{row['megabytes_sent']:,.1f}", f"{row['steps']:,.0f}"]
-        cells.append([*(cell_text(row, key, score) for key in _columns(score)), *costs, end])
-    headings = [*_columns(score).values(), "MB\nsent", "local\nsteps", "rounds"]
+        cells.append([*(cell_text(row, key, score) for key in columns), *costs, end])
+    headings = [*columns.values(), "MB\nsent", "local\nsteps", "rounds"]
     what = "accuracies in %" if score.name == "accuracy" else f"scores: {score.axis}, {score.best} is best"
     caption = f"mean ± standard deviation over seeds; {what}; sent: down, up and between clients"
     console.print(_table(rows, headings, cells, caption))
@@ -152,6 +154,10 @@ def print_table(rows: list[dict[str, Any]], words: str, score: Score, baselines:
         more = [[*(cell_text(row, k, score) for k in there), *(_rounds_to_text(row) for _ in asked)] for row in rows]
         console.print(_table(rows, [*there.values(), *asked], more, ""))
     console.print(words, soft_wrap=not console.is_terminal)
+
+
+def _has_pooled(rows: Sequence[dict[str, Any]]) -> bool:
+    return any(row["pooled"] is not None for row in rows)
 
 
 def _table(rows: list[dict[str, Any]], headings: list[str], cells: list[list[str]], caption: str) -> Table:

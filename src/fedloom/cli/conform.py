@@ -30,13 +30,13 @@ def conform(
     With quadratic losses gradient descent is an affine map, so the point to which a method converges can be computed:
     SCAFFOLD and FedDyn converge to the optimum, FedAvg beside it, Ditto, FedU, pFedMe and Per-FedAvg to other points.
     A user-defined METHOD is checked for what every method must do (same bytes with any number of workers and after a
-    stop, same result in both executions) and, with --like, for the claims about the known method. The exit code is 1
-    if a claim fails.
+    stop, same result in both executions), which says nothing about its formula; with --like it is checked for the
+    claims about the known method too. The exit code is 1 if a claim fails.
 
     Example:  fedloom conform my_methods.py:MyScaffold --like scaffold
     """
     from fedloom.config.method_spec import method_from
-    from fedloom.conformance.suite import claims_for, conform, known_methods
+    from fedloom.conformance.suite import claims_for, conform, known_methods, unchecked_formula
     from fedloom.core.errors import FedloomError
 
     if like is not None and len(methods or []) != 1:
@@ -59,10 +59,11 @@ def conform(
                 findings.append(finding)
                 progress.update(bar, advance=1)
                 progress.refresh()
+    scope = [sentence for sentence in (unchecked_formula(name, like) for name in chosen) if sentence]
     if as_json:
-        say(json.dumps([_plain(finding) for finding in findings]))
+        say(json.dumps({"claims": [_plain(finding) for finding in findings], "unchecked": scope}))
     else:
-        _print(findings)
+        _print(findings, scope)
     if not all(finding.holds for finding in findings):
         raise typer.Exit(1)
 
@@ -74,7 +75,7 @@ def _plain(finding: ClaimResult) -> dict[str, object]:
     return plain if math.isfinite(finding.error) else {**plain, "error": None}
 
 
-def _print(findings: list[ClaimResult]) -> None:
+def _print(findings: list[ClaimResult], unchecked: list[str]) -> None:
     from rich.table import Table
     from rich.text import Text
 
@@ -93,3 +94,5 @@ def _print(findings: list[ClaimResult]) -> None:
     for problem in dict.fromkeys(f"{finding.method}: {finding.raised}" for finding in findings if finding.raised):
         console.print(problem)
     console.print(f"{len(findings)} claims, {failed} failed.")
+    for sentence in unchecked:
+        console.print(sentence)

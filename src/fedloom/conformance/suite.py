@@ -45,6 +45,21 @@ def claims_for(name: str, like: str | None = None) -> tuple[Claim, ...]:
     return SPECIFIC.get(known, ()) + GENERAL
 
 
+def unchecked_formula(name: str, like: str | None = None) -> str:
+    """What the claims about a method do not say, as a sentence; empty if some of them are about its formula.
+
+    Args:
+        name: The method.
+        like: The known method whose claims it is checked for.
+    """
+    if SPECIFIC.get(METHODS.canonical(like if like is not None else name)):
+        return ""
+    return (
+        f"{name}: checked is that it runs, repeats, resumes, and trains alike with any number of workers and in both "
+        "executions; nothing about its formula: use --like METHOD for the claims about a known method."
+    )
+
+
 def conform(method: Algorithm, name: str, like: str | None = None) -> Iterator[ClaimResult]:
     """Check every claim about a method, one after the other. A method that raises an exception fails the claim."""
     for claim in claims_for(name, like):

@@ -1,8 +1,8 @@
 """Local steps that come in groups, for methods whose step has several gradients in it.
 
 MAML takes the gradient at a point one step ahead; a Moreau envelope is approached by several steps on one batch and
-then moved towards. Both are cycles of plain steps with something elementwise in between, so they use the same
-training code, at the same speed, as everything else.
+then moved towards; sharpness-aware steps take the gradient at a point uphill. All are cycles of plain steps with a
+little arithmetic on rows in between, so they use the same training code as everything else.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ class Cycle:
 
     The batch is dealt like cards into as many parts as ``parts`` names (D, D', D'' of MAML); step j sees part
     ``parts[j]``; a batch with fewer samples than parts is used whole each time. After step j,
-    ``settle(j, before, after, slots) -> (rows, slots)`` says, elementwise and without changing its arguments, what
-    becomes of the rows and of what is remembered. Slots begin as the received rows; the first is the anchor, which is
-    what ``pull`` sees as received.
+    ``settle(j, before, after, slots) -> (rows, slots)`` says, without changing its arguments, what becomes of the rows
+    and of what is remembered. Each of these is a matrix with a row per client: all numbers of its model that are
+    trained, in the model's order. A norm is that of a row (``dim=1``): how many clients are in a matrix is up to the
+    execution. Slots begin as the received rows; the first is the anchor, which is what ``pull`` sees as received.
 
     Args:
         lrs: The learning rate of each step.

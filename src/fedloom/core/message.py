@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -76,6 +76,10 @@ class Reply:
         return torch.full((clients,), sum(t.nbytes for t in self.tensors.values()) // clients)
 
 
+Shapes = Mapping[str, tuple[int, ...]]
+"""The shapes of one client's tensors, by name."""
+
+
 @dataclass(frozen=True)
 class Wave:
     """One exchange of a round: a message to some clients, who all answer. Most rounds are one wave.
@@ -89,6 +93,8 @@ class Wave:
         to_server: Per client, whether the answer goes to the server.
         optional: Whether the method continues without an answer.
         forms: In which form the message goes down to which clients, where that is not as it is; a downlink fills it in.
+        shapes: Finds the shape of each tensor of a client's reply, where no tensor of the message has it. Who gets only
+            the sum of replies cannot tell their tensors apart without.
     """
 
     ids: list[int]
@@ -98,6 +104,7 @@ class Wave:
     to_server: Tensor | None = None
     optional: bool = False
     forms: Sequence[tuple[list[int], Message]] = ()
+    shapes: Callable[[], Shapes] | None = None
 
     def only(self, places: list[int]) -> Wave:
         """The same wave to the clients at some places of it.

@@ -1,7 +1,8 @@
 """``fl.from_arrays``: a user's arrays as a federation.
 
 The arrays are checked; an error names the column and the row. If each sample names its client, these are the natural
-clients; otherwise a partitioner divides the samples. Rows are counted from 1.
+clients; otherwise a partitioner divides the samples among made-up clients, if the user asks for that. Rows are counted
+from 1.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from fedloom.core.inputs import PREFIX
 from fedloom.data.federate import Samples, federate
 from fedloom.data.federation import Federation
 from fedloom.data.leak_groups import number_groups
+from fedloom.data.missing_keys import check_keys
 from fedloom.data.partition.base import Partitioner
 from fedloom.data.partition.iid import Iid
 from fedloom.data.partition.natural import Natural
-from fedloom.data.partition.partitioner import partitioner
+from fedloom.data.partition.partitioner import partition_config, partitioner
 from fedloom.data.partition.quantity_skew import Quantities
 from fedloom.data.targets import read_targets
 
@@ -56,15 +58,16 @@ def from_arrays(
         x: Inputs, one sample per entry of the first axis; for several input columns, a mapping of arrays by name.
         y: The targets: whole numbers or names are classes, other numbers are numbers; a row of 0 and 1 per sample is
             labels, and a row of class numbers is a class per token (-100 marks padding).
-        client: The client of each sample, as numbers or names. Without it, samples are divided by ``partition``.
+        client: The client of each sample, as numbers or names. Without it, ``clients`` or ``partition`` says how to
+            make clients up.
         group: What each sample belongs to, as numbers or names: a patient with several rows, the video of a frame. The
             samples of a group stay together: they are never in two of the train, validation and test parts.
         kind: What ``y`` is, where its values do not show it: classes, number, labels or tokens.
         classes: The number of classes, where the labels do not show it.
         features: The names of the columns of ``x``, for error messages.
         own_test: Whether each sample belongs to the test part of its client.
-        partition: How samples are divided; by ``client`` if that is given, else iid.
-        clients: How many clients share the samples (default 10).
+        partition: How samples are divided; by ``client`` if that is given. With ``clients`` alone, iid.
+        clients: How many clients share the samples; with ``partition`` alone, 10.
         seed: The seed of the division.
         test_share: The share of each client's samples for testing.
         valid_share: The share of each client's samples for validation.
@@ -94,18 +97,27 @@ def divide_samples(
     partition: Partitioner | str | Mapping[str, Any] | None = None,
     clients: int | None = None,
     title: str = "own data",
+    suggestion: str = "client= with one entry per sample",
     **shares: Any,
 ) -> Federation:
-    """The federation of some samples: their own clients, where they name them, or else divided iid.
+    """The federation of some samples: their own clients, where they name them, or made-up ones.
+
+    Clients are made up only where the user asks for it, since a result on made-up clients says nothing about real ones.
 
     Args:
-        partition: How samples are divided, if not so.
-        clients: How many clients share the samples (default 10).
+        partition: How samples are divided, if not by their own clients; iid if only ``clients`` is given.
+        clients: How many clients share the samples; with ``partition`` alone, 10.
         title: What reports and errors call the data.
+        suggestion: How the user may name the clients.
         **shares: The seed and the shares of ``from_arrays``.
     """
     if clients is not None and np.ndim(clients) > 0:
         raise FedloomError("clients= is how many clients share the samples; the client of each sample is client=...")
+    if samples.natural is None and clients is None and partition is None:
+        raise FedloomError(
+            f"{title} does not say whose samples these are: give {suggestion}, or let clients be made up with "
+            "--clients 10 (clients=10) or --partition 'dirichlet(0.1)' (partition=...)."
+        )
     usual: Partitioner = Natural() if samples.natural is not None else Iid()
     chosen = usual if partition is None else partitioner(partition)
     if not isinstance(chosen, Natural):
@@ -113,7 +125,16 @@ def divide_samples(
             samples = replace(samples, global_test=np.flatnonzero(samples.own_test), own_test=None)
         if clients is None and not isinstance(chosen, Quantities):
             clients = min(10, len(samples.columns["y"]))
-    return federate(samples, chosen, clients, title=title, **shares)
+    federation = federate(samples, chosen, clients, title=title, **shares)
+    if isinstance(chosen, Natural):
+        return federation
+    settings, defaults = partition_config(chosen), getattr(chosen, "__dataclass_fields__", {})
+    given = {key: value for key, value in settings.items() if key in defaults and value != defaults[key].default}
+    options = ", ".join(f"{key}={value}" for key, value in given.items())
+    how = f"{settings['name']}({options})" if options else str(settings["name"])
+    instead = "" if samples.natural is None else ", in place of the data's own"
+    note = f"{federation.clients} clients are made up{instead}: the samples are divided by {how}"
+    return replace(federation, notes=(*federation.notes, note))
 
 
 def samples_from_arrays(
@@ -152,7 +173,8 @@ def samples_from_arrays(
         holder = np.asarray(client)
         if holder.shape != values.shape[:1]:
             raise FedloomError(f"{where}: {samples} inputs and clients of shape {holder.shape}: give one each.")
-        clients, natural = number_clients(holder)
+        check_keys(client, "client", "fill it in or leave the row out", where)
+        clients, natural = number_clients(holder.astype(str) if holder.dtype.hasobject else holder)
     return Samples(
         {name: _input_tensor(inputs) for name, inputs in columns.items()} | {"y": torch.from_numpy(targets.y)},
         targets.classes,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedloom.core.errors import FedloomError
+from fedloom.data.missing_keys import check_keys
 
 PIECE_GAPS = 10
 """Windows that overlap their next ``gap`` neighbours are cut into pieces of this many gaps: one in eleven is lost."""
@@ -62,10 +63,7 @@ def number_groups(names: object, samples: int, where: str) -> np.ndarray:
     group = np.asarray(names)
     if group.shape != (samples,):
         raise FedloomError(f"{where}: {samples} inputs and groups of shape {group.shape}: give one group each.")
-    missing = np.array([name is None or name != name for name in group.tolist()])
-    if missing.any():
-        row = int(np.flatnonzero(missing)[0]) + 1
-        raise FedloomError(f"{where}: row {row} has no group: give each sample one, a new one if it belongs to none.")
+    check_keys(names, "group", "give each sample one, a new one if it belongs to none", where)
     return np.unique(group.astype(str) if group.dtype.hasobject else group, return_inverse=True)[1]
 
 

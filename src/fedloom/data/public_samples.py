@@ -6,10 +6,11 @@ those of a test or validation sample, byte for byte, is left out: nobody is meas
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +25,7 @@ from fedloom.data.folder import read_arrays
 from fedloom.data.from_arrays import samples_from_arrays
 from fedloom.data.remote_federation import join_columns
 from fedloom.data.tables.schema import DataSchema, InputColumn, SampleColumns, dtype_name
-from fedloom.data.tables.tables import is_table, read_table
+from fedloom.data.tables.tables import is_table, read_table, table_header
 from fedloom.data.tables.under_schema import check_columns, conforming_inputs, read_under_schema
 
 
@@ -72,6 +73,17 @@ def append_samples(
     return replace(federation, columns=columns, group=group, notes=notes), positions
 
 
+def refuse_later_data(federation: Federation, setting: str) -> None:
+    """Refuse data that change in later rounds: what is set aside now would be back, or gone, from then on.
+
+    Args:
+        federation: The data of the task.
+        setting: The setting that sets samples aside, for the error.
+    """
+    if federation.later:
+        raise FedloomError(f"{setting}: these data change in later rounds: set samples aside before drift or stream.")
+
+
 def copies(samples: SampleColumns, others: SampleColumns) -> Tensor:
     """Which samples have the same inputs as one of some others, byte for byte.
 
@@ -100,9 +112,36 @@ def without_targets(federation: Federation, positions: Tensor, setting: str) -> 
     """
     y = federation.columns["y"].clone()
     if target_kind(y) not in ("classes", "tokens"):
-        raise FedloomError(f"{setting}: only classes can be left out, and these targets are not classes.")
+        raise FedloomError(
+            f"{setting}: samples without labels are for tasks with classes, and these targets are not classes: give "
+            "their targets too."
+        )
     y[positions] = IGNORED
     return replace(federation, columns={**federation.columns, "y": y})
+
+
+def has_targets(path: Path, table: TableColumns = USUAL_COLUMNS) -> bool:
+    """Whether a file of samples has targets: the array ``y``, or all columns of the target.
+
+    Args:
+        path: An NPZ file or a table; one that does not exist is refused when it is read.
+        table: Which columns of a table are not inputs.
+    """
+    if not path.is_file():
+        return True
+    if is_table(path):
+        return set(table.target.split(",")) <= set(table_header(path))
+    return "y" in read_arrays(path, (), ("y",))
+
+
+def have_targets(federation: Federation, positions: Tensor) -> bool:
+    """Whether some samples have targets; those that were left out are all ``IGNORED``.
+
+    Args:
+        positions: The samples; without any, nothing is missing.
+    """
+    y = federation.columns["y"][positions]
+    return not len(y) or target_kind(federation.columns["y"]) not in ("classes", "tokens") or bool((y != IGNORED).any())
 
 
 def read_public_file(
@@ -121,7 +160,7 @@ def read_public_file(
     """
     if not path.is_file():
         raise FedloomError(f"{path} does not exist: give an .npz file, or a table if the task's data are one.")
-    schema = _schema(federation)
+    schema = sample_schema(federation)
     if labelled:
         return read_under_schema(path, schema, table.target, table.client, table.ignore).columns
     return _inputs_under_schema(path, schema, {*table.target.split(","), table.client, *table.ignore})
@@ -138,17 +177,32 @@ def _inputs_under_schema(path: Path, schema: DataSchema, others: set[str]) -> Sa
     else:
         arrays = read_arrays(path, [column.name for column in schema.input_columns], [])
         x = arrays if schema.inputs else arrays["x"]
-    count = len(next(iter(x.values()))) if isinstance(x, dict) else len(x)
-    plain: Samples = samples_from_arrays(x, np.zeros(count, dtype=np.int64), where=path.name)
+    return unlabelled_samples(x, schema, path.name)
+
+
+def unlabelled_samples(x: Any, schema: DataSchema, where: str) -> SampleColumns:
+    """Inputs under a schema, with targets that do not count.
+
+    Args:
+        x: An array, or of several input columns a mapping of arrays by name.
+        schema: What the samples must look like.
+        where: What errors call them.
+    """
+    count = len(next(iter(x.values()))) if isinstance(x, Mapping) else len(x)
+    plain: Samples = samples_from_arrays(x, np.zeros(count, dtype=np.int64), where=where)
     columns = {
-        column.full_name: conforming_inputs(plain.columns[column.full_name], column, schema, path.name)
+        column.full_name: conforming_inputs(plain.columns[column.full_name], column, schema, where)
         for column in schema.input_columns
     }
     return columns | {"y": torch.full((count, *schema.target_shape), IGNORED, dtype=schema.target_type)}
 
 
-def _schema(federation: Federation) -> DataSchema:
-    """What samples must look like to be appended to a federation's columns."""
+def sample_schema(federation: Federation) -> DataSchema:
+    """What samples must look like to be appended to a federation's columns.
+
+    Args:
+        federation: The data of the task.
+    """
     y, plan = federation.columns["y"], federation.plan
     columns = tuple(
         InputColumn(

@@ -101,7 +101,7 @@ class _RecordingEngine(Inline):
         seen, clients = self.seen.pop(), len(session.ids)
         plain = tuple(tensor for tensor in seen.up if tensor.name not in (SUM, LOST))
         up, down = (torch.zeros(count // clients, dtype=torch.uint8) for count in (summed.bytes_up, summed.bytes_down))
-        hidden = _sent_tensor(SUM, up, "its changes, weighted and hidden: only their sum is read", True)
+        hidden = _sent_tensor(SUM, up, "what it sends, weighted and hidden: only the sum over sites is read", True)
         others = _sent_tensor(SUM, down, "what other sites send it for the sum", True)
         self.seen.append(replace(seen, up=(hidden, *plain), down=(*seen.down, others)))
         return summed

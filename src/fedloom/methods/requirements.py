@@ -11,6 +11,9 @@ from fedloom.core.model.stages import stage_names
 from fedloom.core.network import feature_width
 from fedloom.core.task import Task
 
+WITH_STAGES = ("resnet8", "resnet14", "resnet20", "resnet-small", "mini-mobilenet", "mini-efficientnet")
+"""The built-in models that name their stages."""
+
 
 def require_body_and_head(algorithm: Algorithm, task: Task) -> None:
     """Refuse a model that is not a body and a head."""
@@ -46,6 +49,13 @@ def require_equal_features(name: str, task: Task) -> None:
 
 def require_stages(name: str, task: Task) -> None:
     """Refuse a model that does not name the stages whose outputs are looked at."""
+    if not getattr(task.model, "stages", ()):
+        first, *others = WITH_STAGES
+        raise FedloomError(
+            f"{name} looks at the stages of a model, and {type(task.model).__name__} names none: use --model {first} "
+            f"(or {', '.join(others)}; all are for images), or give your own the names of the submodules whose outputs "
+            "are its stages, for instance stages = ('3', '4', '5')."
+        )
     try:
         stage_names(task.model)
     except FedloomError as error:
@@ -65,8 +75,8 @@ def require_labels_of_communal(name: str, task: Task) -> None:
     """Refuse a communal set without labels."""
     if not task.federation.communal_labelled:
         raise FedloomError(
-            f"{name} needs the classes of the communal samples, but those of task {task.name} have no labels: set "
-            "task.communal.labelled = true."
+            f"{name} needs the classes of the communal samples, but those of task {task.name} have no labels: leave "
+            "labelled = false out of task.communal, or give samples that have targets."
         )
 
 

@@ -18,7 +18,7 @@ from fedloom.core.errors import FedloomError, unknown
 from fedloom.registry.packages import PackagePart, load_object, package_parts, warn_of_clashes
 from fedloom.registry.plain_values import hyperparameters, without_none
 from fedloom.registry.signatures import check_signatures
-from fedloom.registry.spec import split_spec
+from fedloom.registry.spec import split_spec, split_specs
 from fedloom.registry.user_classes import user_class, user_class_name
 from fedloom.registry.validation import validate
 
@@ -144,10 +144,12 @@ class Registry(Mapping[str, T]):
         """The part, or the list of parts, that a value of the config names; ``value`` is None where it has none."""
         if not self.is_list:
             value = self.default if value is None else value
+            if self._chain is not None and isinstance(value, str) and len(split_specs(value)) > 1:
+                value = split_specs(value)
             if self._chain is not None and isinstance(value, list | tuple):
                 return load_object(self._chain).of([self.make_one(one) for one in value])
             return None if value is None else self.make_one(value)
-        value = [] if value is None else value
+        value = [] if value is None else split_specs(value) or value if isinstance(value, str) else value
         if not isinstance(value, list | tuple):
             raise FedloomError(
                 f"{self.key}={value!r} in {where}: give a list, for instance [{{name='{next(iter(self))}'}}]."

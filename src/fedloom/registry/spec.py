@@ -23,6 +23,20 @@ def split_spec(spec: str) -> tuple[str, dict[str, Any]]:
     return head, settings
 
 
+def split_specs(text: str) -> list[str]:
+    """Several parts between commas: ``topk:fraction=0.1,qsgd:levels=4,seed=1`` is two, of which one has two settings.
+
+    A piece ``key=value`` without a name before it belongs to the part before.
+    """
+    specs: list[str] = []
+    for piece in split_commas(text):
+        if specs and "=" in piece and ":" not in piece.partition("=")[0]:
+            specs[-1] += f",{piece}"
+        elif piece:
+            specs.append(piece)
+    return specs
+
+
 def split_commas(text: str) -> list[str]:
     """Split at commas outside brackets and quotes."""
     pieces, depth, quote = [""], 0, ""

@@ -34,11 +34,13 @@ from fedloom.runs.folder.run_files import read_notices
 from fedloom.runs.results.history import History
 from fedloom.runs.results.summaries import Histories, client_count, common_score, join_names
 
+POOLED = "Pooled"
 COLUMNS = {
     "Method": "",
     "Seeds": "",
     "Global test": "server's model",
     "Client mean": "own models, own tests",
+    POOLED: "own models, all clients' tests",
     "Worst decile": "of the clients",
     "Std over clients": "points, within a run",
     "MB up": "all clients",
@@ -171,12 +173,14 @@ def _verdict(histories: Histories) -> Iterator[str]:
 
 
 def _table(rows: Sequence[SummaryRow], score: Score, baselines: Sequence[SummaryRow]) -> Iterator[str]:
-    heads = [f"<th>{head}{f'<small>{small}</small>' if small else ''}</th>" for head, small in COLUMNS.items()]
+    pools = any(row["pooled"] is not None for row in rows)
+    columns = {head: small for head, small in COLUMNS.items() if head != POOLED or pools}
+    heads = [f"<th>{head}{f'<small>{small}</small>' if small else ''}</th>" for head, small in columns.items()]
     yield '<h2 id="numbers">Numbers</h2>'
     yield '<div class="wide"><table><thead><tr>' + "".join(heads) + "</tr></thead><tbody>"
     for row in (*rows, *baselines):
         cells = [str(row["method"]), str(row["seeds"])]
-        keys = (f"global_{score.name}", f"client_{score.name}", "worst_decile")
+        keys = (f"global_{score.name}", f"client_{score.name}", *(["pooled"] if pools else []), "worst_decile")
         cells += [cell_text(row, key, score) for key in keys]
         cells += [cell_text(row, "client_spread", score).removesuffix(" %")]
         cells += [_number(row[f"megabytes_{way}"]) for way in ("up", "down", "between")]
@@ -190,12 +194,18 @@ def _table(rows: Sequence[SummaryRow], score: Score, baselines: Sequence[Summary
             yield f'<p class="verdict warning">{escape(reason)}</p>'
     what = "Accuracies" if score.name == "accuracy" else f"Values of {score.title}"
     points = ", in points" if score.is_share else ""
+    pooled = (
+        f"<em>Pooled</em>: {escape(score.title)} over the test samples of all clients together, which for metrics that "
+        "do not add up over samples is not the mean of clients: clients with one class can raise or lower that. "
+        if pools
+        else ""
+    )
     yield (
         f'<p class="note">{what} are the last ones measured. With several seeds, a number is the mean over seeds '
         "and what follows ± is the sample standard deviation over them; with one seed that deviation is unknown. "
         "<em>Client mean</em>: every client's model scored on that client's own test set, each client counting "
-        "the same. <em>Worst decile</em>: the worst-off tenth of these clients. <em>Std over clients</em>: how far "
-        f"clients lie from each other{points}. <em>MB between</em>: what clients of a chain hand to each other "
+        f"the same. {pooled}<em>Worst decile</em>: the worst-off tenth of these clients. <em>Std over clients</em>: "
+        f"how far clients lie from each other{points}. <em>MB between</em>: what clients of a chain hand to each other "
         "without the server; it is not part of up or down. 1 MB = 10⁶ bytes. <em>baseline</em>: answering without a "
         "model, fitted on the training samples of all clients, or (<em>own</em>) of each client.</p>"
     )

@@ -96,7 +96,7 @@ class CKKS(SumStep):
     def code(self, values: Tensor, weights: Tensor, session: SumSession, random: Sequence[torch.Generator]) -> Tensor:
         """A row of multiples of 2^-17 per client, behind its weight."""
         limit = LARGEST_SUM / len(session.ids)
-        largest = values.abs().amax(1, keepdim=True)
+        largest = torch.cat([values, values.new_zeros(len(values), 1)], dim=1).abs().amax(1, keepdim=True)
         fitting = values / (largest / limit).clamp(min=1.0)
         parts = [(weights >> LIMB * place) & ((1 << LIMB) - 1) for place in range(LIMBS)]
         head = [*parts, (largest[:, 0] > limit).long()]

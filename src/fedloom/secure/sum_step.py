@@ -171,8 +171,9 @@ class SumStep(ChannelStep):
     is_last: ClassVar[bool] = True
     grants: ClassVar[Collection[Fact]] = (Fact.ADDABLE,)
     needs: ClassVar[Facts] = {
-        Fact.ONLY_SUMS: "lets only sums of replies leave: use fedavg, fedprox, fedrep or scaffold, or leave the step "
-        "out; a method of your own that uses nothing but replies.mean says so with grants = (Fact.ONLY_MEANS,)",
+        Fact.ONLY_SUMS: "lets only sums of replies leave: use fedavg, fedprox, fedrep, scaffold, fld, dsfl or fedharm, "
+        "or leave the step out; a method of your own that uses nothing but replies.mean says so with grants = "
+        "(Fact.ONLY_MEANS,)",
         Fact.ALL_ANSWER: "adds the updates of all clients that it asked: leave out one of the two",
         Fact.ADDABLE: "adds rows as they are",
         Fact.SAME_START: "adds changes of one model, of which all clients start from the same bytes: leave out one of "
@@ -186,6 +187,12 @@ class SumStep(ChannelStep):
     """The name of the phase that a sum begins with."""
     decrypting_phase: ClassVar[str] = ""
     """The name of the phase in which a client decrypts what it has not agreed to yet, if there is one."""
+
+    def _derived_facts(self) -> tuple[Facts, Facts]:
+        """What other steps need, but for updates: statistics are added as well, if they need no noise."""
+        needs, breaks = super()._derived_facts()
+        added = {fact: why for fact, why in needs.items() if fact is not Fact.UPDATES or self.covers_replies}
+        return added, breaks
 
     def check_rounds(self, plan: PlannedRun) -> None:
         """Refuse draws of which some may be too small for a sum."""

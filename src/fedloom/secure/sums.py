@@ -19,7 +19,7 @@ from fedloom.core.channel_step import ChannelStep
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import declaration_of
 from fedloom.core.errors import Abandoned, FedloomError
-from fedloom.core.message import Message, Reply
+from fedloom.core.message import Message, Reply, Shapes
 from fedloom.secure.sum_step import ROWS, Decoded, SumSession, SumStep, Total
 
 log = logging.getLogger("fedloom")
@@ -69,8 +69,10 @@ class Sums:
         rows = [
             sent[name] if name in changed else change_of(self.algorithm, name, message, sent)
             for name in self.algorithm.sends
+            if name in reply.tensors
         ]
-        changes = torch.cat([row.flatten(1).double() for row in rows], dim=1)
+        nothing = torch.zeros(len(cohort), 0, dtype=torch.float64)  # a wave may ask for work, and for no reply
+        changes = torch.cat([nothing, *(row.flatten(1).double() for row in rows)], dim=1)
         lost = ~changes.isfinite().all(1)
         if self.step.covers_replies:  # that an update is not finite is not said either
             changes, lost = changes.masked_fill(lost[:, None], 0.0), torch.zeros_like(lost)
@@ -93,26 +95,30 @@ class Sums:
         """The largest weight of some clients."""
         return max(1, int(samples.max())) if self.by_samples else 1
 
-    def means(self, decoded: Decoded, message: Message, most: int) -> dict[str, Tensor]:
+    def means(self, decoded: Decoded, message: Message, most: int, shapes: Shapes | None = None) -> dict[str, Tensor]:
         """The mean of each reply, as the only row of its tensor.
 
         Args:
             decoded: What is in the sum.
             message: The message that was answered.
             most: The largest weight of the session.
+            shapes: The shapes of a client's replies; by default they are those of tensors of the message.
         """
         if decoded.weight <= 0:
             raise FedloomError("a sum has no weight: all of its clients are without training samples.")
-        width = sum(self._like(name, message).numel() for name in self.algorithm.sends)
+        if shapes is None:
+            found = {name: self._like(name, message) for name in self.algorithm.sends}
+        else:
+            found = {name: torch.empty(shapes[name]) for name in self.algorithm.sends if name in shapes}
+        width = sum(like.numel() for like in found.values())
         if len(decoded.values) != width:
             raise Abandoned(f"a sum has {len(decoded.values):,} numbers, and the replies of its clients have {width:,}")
-        mean, found = decoded.values * (most / decoded.weight), dict[str, Tensor]()
-        for name in self.algorithm.sends:
-            like = self._like(name, message)
+        mean, means = decoded.values * (most / decoded.weight), dict[str, Tensor]()
+        for name, like in found.items():
             part, mean = mean[: like.numel()].reshape(like.shape), mean[like.numel() :]
             base = base_of(self.algorithm, name, message, {name: like[None]})
-            found[name] = (part.to(like.dtype) if base is None else (like.double() + part).to(like.dtype))[None]
-        return found
+            means[name] = (part.to(like.dtype) if base is None else (like.double() + part).to(like.dtype))[None]
+        return means
 
     def _like(self, name: str, message: Message) -> Tensor:
         """A tensor of the message that has the shape of a client's reply."""

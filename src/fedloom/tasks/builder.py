@@ -23,6 +23,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.metric import Metric
 from fedloom.core.objective import Loss
 from fedloom.core.task import FederationView, Task
+from fedloom.data.public_arrays import IN_MEMORY, PublicArrays
 from fedloom.data.tables.schema import ClientSizes, DataSchema, SampleColumns
 from fedloom.losses.make_objective import complete_loss
 from fedloom.metrics.make_metrics import complete_metrics
@@ -107,6 +108,9 @@ class TaskSettings(TaskSection):
             value = getattr(self, key)
             if callable(value) or isinstance(value, Loss):
                 found[key] = getattr(value, "__qualname__", type(value).__qualname__)
+        for key in ("communal", "server_set"):
+            if isinstance(getattr(self, key), PublicArrays):
+                found[key] = IN_MEMORY
         own = [type(metric).__qualname__ for metric in self.metrics if isinstance(metric, Metric)]
         return found | ({"metrics": ", ".join(own)} if own else {})
 

@@ -11,13 +11,14 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.targets import IGNORED
-from fedloom.data.changes.class_stream import ClassStream, with_class_stream
-from fedloom.data.changes.communal_set import Communal, with_communal, with_communal_set
+from fedloom.data.changes.class_stream import ClassStream, require_stream_table, with_class_stream
+from fedloom.data.changes.communal_set import Communal, communal_table, with_communal, with_communal_set
 from fedloom.data.changes.concept_drift import Drift, with_concept_drift
 from fedloom.data.changes.label_share import with_label_share
-from fedloom.data.changes.server_set import ServerSet, with_server_set
+from fedloom.data.changes.server_set import ServerSet, server_table, with_server_set
 from fedloom.data.changes.withheld_class import Withhold, with_withheld_class
 from fedloom.data.federation import Federation
+from fedloom.data.public_arrays import PublicArrays, as_public_arrays
 from fedloom.data.public_samples import TableColumns
 from fedloom.registry.validation import validate
 from fedloom.tasks.builder import TaskSettings
@@ -38,9 +39,9 @@ def with_data_settings(federation: Federation, settings: TaskSettings) -> Federa
     table = TableColumns(settings.target, settings.client_column, settings.ignore)
     federation = with_communal(federation, settings.communal_per_class, seed)
     if settings.communal is not None:
-        federation = with_communal_set(federation, cast(Communal, settings.communal), seed, table)
+        federation = with_communal_set(federation, cast(Communal | PublicArrays, settings.communal), seed, table)
     if settings.server_set is not None:
-        federation = with_server_set(federation, cast(ServerSet, settings.server_set), seed, table)
+        federation = with_server_set(federation, cast(ServerSet | PublicArrays, settings.server_set), seed, table)
     federation = with_changes(federation, settings.withhold, None, seed)
     if settings.label_share is not None:
         federation = with_label_share(federation, settings.label_share, seed)
@@ -48,6 +49,24 @@ def with_data_settings(federation: Federation, settings: TaskSettings) -> Federa
         known = _known_labels(federation, labels)
         return with_class_stream(federation, cast(ClassStream, settings.stream), seed, known)
     return with_changes(federation, None, settings.drift, seed)
+
+
+def read_sets(communal: object, server_set: object, stream: object) -> dict[str, Any]:
+    """The values of three settings as ``fl.task_of`` takes them: what a config may hold, and arrays.
+
+    Args:
+        communal: A share, a table of settings, inputs, or a pair of inputs and targets.
+        server_set: The same.
+        stream: A table of settings.
+    """
+    kinds = {"communal": (Communal, communal, communal_table), "server_set": (ServerSet, server_set, server_table)}
+    found: dict[str, Any] = {}
+    for key, (kind, value, as_table) in kinds.items():
+        arrays = as_public_arrays(value, key)
+        table = None if arrays is not None else as_table(value)
+        found[key] = arrays if table is None else validate(kind, table, key)
+    table = require_stream_table(stream)
+    return found | {"stream": None if table is None else validate(ClassStream, table, "stream")}
 
 
 def _known_labels(federation: Federation, labels: Tensor) -> Tensor:

@@ -25,7 +25,7 @@ from fedloom.data.changes.server_set import ServerSet
 from fedloom.data.federate import Samples, federate
 from fedloom.data.federation import Federation, Ragged
 from fedloom.data.partition.iid import Iid
-from fedloom.data.public_samples import copies
+from fedloom.data.public_samples import copies, have_targets
 from fedloom.data.remote_federation import join_columns, lists_of_site, remote_federation
 from fedloom.data.tables.schema import ClientSizes, DataSchema, InputColumn, SampleColumns, dtype_name
 from fedloom.data.tables.under_schema import read_under_schema
@@ -148,8 +148,8 @@ class ColumnDeployment:
         known, own = cast(Communal | None, settings.communal), cast(ServerSet | None, settings.server_set)
         federation = replace(
             federation,
-            communal_labelled=known is None or known.labelled,
-            server_labelled=own is None or own.labelled,
+            communal_labelled=known is None or (known.labelled and have_targets(federation, federation.communal)),
+            server_labelled=own is None or (own.labelled and have_targets(federation, federation.server)),
             server_classes=0 if own is None else own.classes(schema.classes),
         )
         task = Task(

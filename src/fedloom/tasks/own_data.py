@@ -16,10 +16,12 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.objective import Objective
 from fedloom.core.targets import target_kind
 from fedloom.core.task import Task
+from fedloom.data.changes.class_stream import ClassStream
 from fedloom.data.federation import Federation
 from fedloom.data.from_arrays import from_arrays
 from fedloom.data.input_statistics import input_statistics
 from fedloom.data.partition.partitioner import complete_partition, partitioner
+from fedloom.data.public_arrays import IN_MEMORY
 from fedloom.data.read import read
 from fedloom.data.tables.column_plan import ColumnPlan
 from fedloom.data.targets import target_units
@@ -29,7 +31,7 @@ from fedloom.models import Maker, build
 from fedloom.registry.spec import split_spec
 from fedloom.tasks.architectures import ModelTable, build_architectures, complete_models
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
-from fedloom.tasks.data_settings import with_data_settings
+from fedloom.tasks.data_settings import read_sets, with_data_settings
 from fedloom.tasks.deployment import ColumnDeployment
 from fedloom.tasks.input_columns import TAGGER, fit_inputs, with_vocabulary
 from fedloom.tasks.transforms import Normalise
@@ -100,6 +102,9 @@ def task_of(
     models: ModelTable | None = None,
     normalise: bool = True,
     metrics: MetricSpecs = (),
+    communal: Any = None,
+    server_set: Any = None,
+    stream: ClassStream | Mapping[str, Any] | None = None,
 ) -> Task:
     """A task from a federation and a model.
 
@@ -113,26 +118,41 @@ def task_of(
         loss: A name of ``fedloom list losses``, ``{"name": ..., settings}``, a loss, or a function of outputs and
             targets that returns one loss per sample. By default it follows from the targets: cross-entropy for classes,
             Huber for numbers, binary cross-entropy for labels.
-        seed: The seed of the initial weights of a model that is made here.
+        seed: The seed of the initial weights of a model that is made here, of shares that are set aside and of the
+            stream's order.
         model_options: Options of a model that is made here.
         models: The clients' models, where they differ, and who has which: ``{"mlp": 0.5, "mlp:hidden=[16]": [0, 3]}``.
         normalise: Whether float and image inputs are normalised by the training data's mean and spread.
         metrics: Names of ``fedloom list metrics``, ``{"name": ..., settings}`` or metrics; the first is the task's
             score in tables, figures, sweeps and advice. Without any, they follow from the targets: accuracy; MAE, RMSE
             and R2 for numbers; macro and micro F1 for labels.
+        communal: Samples that the server and all clients may see: inputs ``x`` without labels, or a pair ``(x, y)``, as
+            ``fl.from_arrays`` takes them; for data from a table, ``x`` is a frame with its input columns. As in a
+            config, also a share of the training data (``0.2``), or ``{"path": ...}``.
+        server_set: Samples that only the server has, in the same forms.
+        stream: The tasks in which clients meet the classes: ``{"tasks": 5, "rounds": 6}``.
     """
-    columns = federation.columns
     if objective is not None and loss is not None:
         raise FedloomError("objective and loss both say what the model is trained by: give one.")
     table = complete_models(models or {})
     if model is None and table:
         model = str(next(iter(table.values()))["model"])
     if model is None:
-        model = TAGGER if target_kind(columns["y"]) == "tokens" else DEFAULT_MODEL
+        model = TAGGER if target_kind(federation.columns["y"]) == "tokens" else DEFAULT_MODEL
+    sets = read_sets(communal, server_set, stream)
     known = TaskSettings(
-        name, model=model, model_options=model_options or {}, models=table, loss=loss, metrics=metrics, seed=seed
+        name,
+        model=model,
+        model_options=model_options or {},
+        models=table,
+        loss=loss,
+        metrics=metrics,
+        seed=seed,
+        **sets,
     )
     settings, objects = _settings(federation, known.with_named_model())
+    federation = with_data_settings(federation, settings)
+    columns = federation.columns
     if objective is not None:
         objects["objective"] = type(objective).__qualname__
     if not normalise:
@@ -175,7 +195,7 @@ def _settings(federation: Federation, settings: TaskSettings) -> tuple[TaskSetti
     """The settings with those that read the data, and what of the data no config can hold."""
     if federation.read_with is None:
         named: dict[str, Any] = {"loss": complete_loss(settings.loss), "metrics": complete_metrics(settings.metrics)}
-        return replace(settings, clients=federation.clients, **named), {"data": "arrays in memory"}
+        return replace(settings, clients=federation.clients, **named), {"data": IN_MEMORY}
     read_with = {COLUMNS.get(key, key): value for key, value in federation.read_with.items() if key != TITLE}
     read_with["ignore"] = list(read_with.get("ignore", ()))
     if not isinstance(read_with.get("target", ""), str):

@@ -43,6 +43,22 @@ def test_another_data_set_is_appended_with_labels_of_its_own():
     assert torch.equal(made.train.order, others.train.order)
 
 
+@pytest.mark.parametrize("setting", ["server_set", "communal"])
+def test_a_file_without_targets_has_no_labels_also_if_nobody_says_so(setting, tmp_path):
+    """It was refused for the array y, or the column of the target, that it lacks."""
+    np.savez(tmp_path / "plain.npz", x=np.zeros((3, 1, 8, 8)))
+    made = fl.task("digits", clients=3, **{setting: {"path": str(tmp_path / "plain.npz")}}).federation
+    assert not {"server_set": made.server_labelled, "communal": made.communal_labelled}[setting]
+    assert made.notes[-1].endswith("plain.npz, without labels.")
+    (tmp_path / "own.csv").write_text("a,client,label\n" + "".join(f"{n},{n % 3},{n % 2}\n" for n in range(30)))
+    (tmp_path / "plain.csv").write_text("a\n" + "".join(f"{n}.5\n" for n in range(5)))
+    files = {"path": str(tmp_path / "own.csv"), setting: {"path": str(tmp_path / "plain.csv")}}
+    table = fl.task("own", **files).federation
+    assert not {"server_set": table.server_labelled, "communal": table.communal_labelled}[setting]
+    positions = {"server_set": table.server, "communal": table.communal}[setting]
+    assert table.columns["y"][positions].tolist() == [IGNORED] * 5
+
+
 def test_a_run_writes_the_setting_and_builds_the_same_task_again(tmp_path):
     path = tmp_path / "server.npz"
     np.savez(path, x=np.zeros((3, 1, 8, 8)))

@@ -44,7 +44,7 @@ def test_a_plain_table_of_numbers_is_encoded_as_it_is(tmp_path: Path) -> None:
     x = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
     lines = ["a,b,c,label", *(",".join([*map(repr, map(float, row)), str(n % 2)]) for n, row in enumerate(x))]
     (tmp_path / "a.csv").write_text("\n".join(lines))
-    made, plain = fl.read(tmp_path / "a.csv"), fl.from_arrays(x, np.arange(60) % 2)
+    made, plain = fl.read(tmp_path / "a.csv", clients=10), fl.from_arrays(x, np.arange(60) % 2, clients=10)
     assert torch.equal(made.columns["x"], plain.columns["x"])
     assert torch.equal(made.train.order, plain.train.order)
     assert fl.task_of(made).prepare == fl.task_of(plain).prepare

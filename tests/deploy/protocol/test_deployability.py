@@ -33,7 +33,7 @@ REFUSED = {
     "centralised": "all clients' data in one place",
     "fedgala": "has no graphs",
     "fedgalap": "has no graphs",
-    "fedharm": "names no stages",
+    "fedharm": "names none",
     "fedhybridavglg": "the largest client has",
     "fedhybridavglgdual": "the largest client has",
 }

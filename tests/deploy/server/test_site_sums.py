@@ -16,7 +16,7 @@ from fedloom.deploy.protocol.sum_requests import MOST, PHASE
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
 from fedloom.secure.secure_sum import SecureSum
 from fedloom.secure.sum_step import SumSession
-from support.local_transport import Local, Plan, Sent, change_answer, quick, simulate
+from support.local_transport import TINY, Local, Plan, Sent, change_answer, quick, simulate
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
 ALL, BUT_SOUTH, SOUTH, WEST = [0, 1, 2], [0, 2], 1, 2
@@ -64,6 +64,21 @@ def test_a_sum_over_sites_is_that_of_the_simulator(tmp_path, spec):
     assert [record["selected"] for record in deployed.records] == [ALL] * 3
     up = [(deployed.records[place]["bytes_up"], simulated.records[place]["bytes_up"]) for place in range(3)]
     assert all(abs(one - other) <= 4000 * 3 for one, other in up)  # certificates
+
+
+@pytest.mark.parametrize("step", ["securesum", "ckks"])
+@pytest.mark.parametrize(("spec", "model"), [("fld", "mlp"), ("dsfl", "mlp"), ("fedharm:k=8,align=kl", "resnet8")])
+def test_a_sum_of_outputs_over_sites_is_that_of_the_simulator(tmp_path, spec, model, step):
+    if step == "ckks":
+        pytest.importorskip("tenseal", reason="TenSEAL is not installed: no homomorphic sums")
+    channel = [{"name": step} | ({"limit": 64.0} if step == "securesum" else {})]
+    made = Plan.of(spec, channel=channel, task={**TINY["task"], "communal": 0.2, "model": model, "model_options": {}})
+    local = certified(made, tmp_path / "sites")
+    deployed, simulated = local.play(), simulate(made)
+    assert [record["selected"] for record in deployed.records] == [ALL] * 3
+    assert not any("excluded" in record for record in deployed.records)
+    for mine, theirs in zip(deployed.records, simulated.records, strict=True):
+        assert mine["metrics"] == theirs["metrics"]
 
 
 def test_a_homomorphic_sum_over_sites_is_that_of_the_simulator_to_the_bit(tmp_path):

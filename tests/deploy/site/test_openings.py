@@ -200,6 +200,21 @@ def test_one_model_is_opened_with_the_same_clients_in_every_round_run_and_plan(t
     openings(tmp_path, session=later).admit(later, TWO, False)
 
 
+def test_where_no_model_comes_down_one_state_is_opened_once_and_the_next_round_has_another(tmp_path):
+    """Distillation sends nothing down before the first sum: by the rule of models its second round was refused."""
+
+    def opened(session: SumSession, state: bytes, what: Opening) -> None:
+        found = Openings.read(tmp_path, by_state=True)
+        found.admit_row(session, state, False)
+        found.admit(session, what, False)
+
+    opened(SESSION, b"state", EVERYBODY)
+    opened(replace(SESSION, round=2), b"the next state", TWO)
+    for other in (replace(SESSION, round=3), replace(SESSION, run="another plan")):
+        with pytest.raises(Refused, match="of the model of round"):
+            opened(other, b"state", TWO)
+
+
 def test_of_one_turn_rows_are_made_of_one_model_and_one_state(tmp_path):
     openings(tmp_path)
     with pytest.raises(Refused, match="another model, or from another state"):

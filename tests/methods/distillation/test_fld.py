@@ -189,7 +189,10 @@ def test_what_fld_cannot_use_is_refused_in_a_sentence():
     with pytest.raises(FedloomError, match="fld needs samples that the server and all clients have"):
         fl.run(small_task(), "fld", rounds=1)
     without_stages = Task("t", conv_task().federation, mlp(64))
-    with pytest.raises(FedloomError, match="fld looks at the stages of a model: Sequential names no stages"):
+    with pytest.raises(
+        FedloomError,
+        match="fld looks at the stages of a model, and Sequential names none: use --model resnet8",
+    ):
         fl.FLD(multi_loss="B").check(without_stages, LocalWork())
     numbers = Task("t", three_samples().federation, three_samples().model, objective=SquaredError())
     numbers.federation.columns["y"] = numbers.federation.columns["y"].float()

@@ -14,8 +14,10 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message
 from fedloom.core.model.architectures import Architectures
+from fedloom.core.model.stages import stage_names
 from fedloom.core.task import Task
 from fedloom.methods.fedharm.fedharm import FedHARM
+from fedloom.methods.requirements import WITH_STAGES
 from fedloom.models import build
 from support.checkpoints import WORK as LOCAL
 from support.checkpoints import check_executions_and_workers_agree, checkpoint_tensors, final
@@ -221,9 +223,22 @@ def test_what_the_task_lacks_is_refused() -> None:
     with pytest.raises(FedloomError, match="fedharm needs the classes of the communal samples"):
         FedHARM().check(unlabelled, LocalWork())
     plain = replace(task, model=nn.Sequential(nn.Flatten(), nn.Linear(64, 5)))
-    with pytest.raises(FedloomError, match="fedharm looks at the stages of a model"):
+    with pytest.raises(FedloomError, match="stages of a model, and Sequential names none: use --model resnet8"):
         FedHARM().check(plain, LocalWork())
     FedHARM(a=1.0).check(plain, LocalWork())
+
+
+def test_the_largest_k_that_a_network_takes_is_named_and_taken() -> None:
+    """The thesis's 128, 256, 512 and 1,024 are more than the maps of small images have."""
+    task = fl.task("digits", clients=3, model="resnet8", communal=0.1)
+    with pytest.raises(FedloomError, match=r"at most 64 \(fedharm:k=64\)\.$"):
+        FedHARM().check(task, LocalWork())
+    FedHARM(k=64).check(task, LocalWork())
+
+
+@pytest.mark.parametrize("name", WITH_STAGES)
+def test_the_models_that_a_refusal_names_have_stages(name: str) -> None:
+    assert len(stage_names(build(name, (1, 8, 8), 10, 0))) >= 3
 
 
 def test_looking_at_the_shapes_of_maps_leaves_the_networks_as_they_are() -> None:

@@ -43,6 +43,14 @@ def test_level_with_the_best_is_what_paired_seeds_do_not_tell_apart() -> None:
     assert "One seed does not establish its lead" in alone.verdict
 
 
+def test_two_seeds_claim_nothing_however_clear_they_are() -> None:
+    """A t of two differences is established by luck; the table of a comparison asks for three seeds too."""
+    two = finished_sweep({"local.lr": [1, 2]}, [[0.90, 0.91], [0.10, 0.1101]])
+    assert [(row["mark"], row["behind"], row["tested"]) for row in two.rows] == [("best", None, None), ("", None, None)]
+    assert "Two seeds do not establish its lead: use --seeds 3 or more." in two.verdict
+    assert "better than all others" not in two.verdict
+
+
 def test_validation_data_choose_and_test_data_are_reported() -> None:
     sweep = finished_sweep({"local.lr": [1, 2]}, [[0.7], [0.6]])
     for record in sweep.runs["lr=2"][0].records:

@@ -21,7 +21,16 @@ from fedloom.core.settings import OpenShare, WholeNumber, check_settings, check_
 from fedloom.core.targets import target_kind
 from fedloom.data.carve import carve
 from fedloom.data.federation import Federation, Ragged
-from fedloom.data.public_samples import USUAL_COLUMNS, TableColumns, append_samples, read_public_file, without_targets
+from fedloom.data.public_arrays import IN_MEMORY, PublicArrays
+from fedloom.data.public_samples import (
+    USUAL_COLUMNS,
+    TableColumns,
+    append_samples,
+    has_targets,
+    read_public_file,
+    refuse_later_data,
+    without_targets,
+)
 
 SETTING = "communal"
 
@@ -33,7 +42,7 @@ class Communal:
     Args:
         share: The share of each client's training samples that is set aside.
         path: A file of samples instead: an NPZ file, or a table if the task's data are one.
-        labelled: Whether the samples keep their labels.
+        labelled: Whether the samples keep their labels; a file without targets has none to keep.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
@@ -71,33 +80,39 @@ def communal_table(value: object) -> object:
 
 def with_communal_set(
     federation: Federation,
-    communal: Communal,
+    communal: Communal | PublicArrays,
     seed: int = 0,
     table: TableColumns = USUAL_COLUMNS,
 ) -> Federation:
-    """A federation with a communal set: a share of all clients' training data, or the samples of a file.
+    """A federation with a communal set: a share of all clients' training data, or the samples of a file or of arrays.
 
     Args:
         federation: The federation; it must have no communal set yet.
-        communal: Where the samples come from, and whether they keep their labels.
+        communal: Where the samples come from, and whether they keep their labels; or the samples.
         seed: The seed of the choice.
         table: Which columns of a table are not inputs.
     """
     if len(federation.communal):
         raise FedloomError("communal: these data have a communal set already: leave out communal or the other setting.")
-    if communal.share is not None:
+    refuse_later_data(federation, SETTING)
+    labelled = communal.labelled
+    if isinstance(communal, PublicArrays):
+        source = IN_MEMORY
+        left, chosen = append_samples(federation, communal.samples(federation, SETTING), SETTING, source)
+    elif communal.share is not None:
         left, chosen = carve(federation, communal.share, SETTING, seed)
         source = f"{communal.share:.4g} of every client's training samples"
     else:
         path = Path(str(communal.path)).expanduser()
-        samples = read_public_file(path, federation, communal.labelled, table)
+        labelled = labelled and has_targets(path, table)
+        samples = read_public_file(path, federation, labelled, table)
         left, chosen = append_samples(federation, samples, SETTING, path.name)
         source = path.name
-    if not communal.labelled:
+    if not labelled:
         left = without_targets(left, chosen, SETTING)
     note = f"communal: {len(chosen):,} samples that everyone may see, {source}"
-    notes = (*left.notes, f"{note}{'' if communal.labelled else ', without labels'}.")
-    return replace(left, communal=chosen, communal_labelled=communal.labelled, notes=notes)
+    notes = (*left.notes, f"{note}{'' if labelled else ', without labels'}.")
+    return replace(left, communal=chosen, communal_labelled=labelled, notes=notes)
 
 
 def with_communal(federation: Federation, per_class: int, seed: int = 0) -> Federation:

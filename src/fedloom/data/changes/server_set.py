@@ -22,7 +22,16 @@ from fedloom.data.carve import carve
 from fedloom.data.changes.communal_set import share_as_table
 from fedloom.data.datasets.dataset import dataset
 from fedloom.data.federation import Federation
-from fedloom.data.public_samples import USUAL_COLUMNS, TableColumns, append_samples, read_public_file, without_targets
+from fedloom.data.public_arrays import IN_MEMORY, PublicArrays
+from fedloom.data.public_samples import (
+    USUAL_COLUMNS,
+    TableColumns,
+    append_samples,
+    has_targets,
+    read_public_file,
+    refuse_later_data,
+    without_targets,
+)
 from fedloom.data.tables.schema import SampleColumns
 
 SETTING = "server_set"
@@ -36,7 +45,7 @@ class ServerSet:
         share: The share of each client's training samples, or of the other data set's (all of them by default).
         data: The name of another data set.
         path: A file of samples: an NPZ file, or a table if the task's data are one.
-        labelled: Whether the samples keep their labels.
+        labelled: Whether the samples keep their labels; a file without targets has none to keep.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
@@ -67,39 +76,45 @@ def server_table(value: object) -> object:
 
 def with_server_set(
     federation: Federation,
-    server: ServerSet,
+    server: ServerSet | PublicArrays,
     seed: int = 0,
     table: TableColumns = USUAL_COLUMNS,
 ) -> Federation:
     """A federation whose server has samples of its own.
 
     Args:
-        server: Where the samples come from, and whether they keep their labels.
+        server: Where the samples come from, and whether they keep their labels; or the samples.
         seed: The seed of the choice.
         table: Which columns of a table are not inputs.
     """
-    if server.data is not None:
+    refuse_later_data(federation, SETTING)
+    labelled, is_foreign = server.labelled, isinstance(server, ServerSet) and server.data is not None
+    if isinstance(server, PublicArrays):
+        source = IN_MEMORY
+        left, chosen = append_samples(federation, server.samples(federation, SETTING), SETTING, source)
+    elif server.data is not None:
         samples, source = _of_data_set(federation, server, seed), dataset(server.data).name
         left, chosen = append_samples(federation, samples, SETTING, source)
     elif server.path is not None:
         path = Path(server.path).expanduser()
         source = path.name
-        samples = read_public_file(path, federation, server.labelled, table)
+        labelled = labelled and has_targets(path, table)
+        samples = read_public_file(path, federation, labelled, table)
         left, chosen = append_samples(federation, samples, SETTING, source)
     else:
         left, chosen = carve(federation, server.share or 0.0, SETTING, seed)
         source = f"{server.share:.4g} of every client's training samples"
-    if not server.labelled:
+    if not labelled:
         left = without_targets(left, chosen, SETTING)
     note = f"server_set: {len(chosen):,} samples that only the server has, {source}"
-    notes = (*left.notes, f"{note}{'' if server.labelled else ', without labels'}.")
-    classes = server.classes(federation.classes)
+    notes = (*left.notes, f"{note}{'' if labelled else ', without labels'}.")
+    classes = server.classes(federation.classes) if isinstance(server, ServerSet) else federation.classes
     return replace(
         left,
         server=chosen,
-        server_labelled=server.labelled,
+        server_labelled=labelled,
         server_classes=classes,
-        server_is_foreign=server.data is not None,
+        server_is_foreign=is_foreign,
         notes=notes,
     )
 

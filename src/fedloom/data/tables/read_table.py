@@ -18,6 +18,7 @@ from fedloom.data.federate import Samples
 from fedloom.data.federation import Federation
 from fedloom.data.from_arrays import divide_samples, number_clients
 from fedloom.data.leak_groups import number_groups
+from fedloom.data.tables.client_columns import suggest_client_column
 from fedloom.data.tables.fit_columns import fit_columns, fit_words
 from fedloom.data.tables.table_targets import rows_with_targets, table_targets, tagged_column, target_columns
 from fedloom.data.tables.tables import Table
@@ -78,7 +79,7 @@ def federation_of_table(
         own_test=own_test,
         group=together,
     )
-    federation = divide_samples(samples, **options)
+    federation = divide_samples(samples, suggestion=suggest_client_column(table, [*names, group]), **options)
     train = federation.train.order.numpy()
     if targets.kind == "tokens":
         plan = fit_words(table, tagged_column(table, inputs, names[0]), train)
@@ -86,5 +87,6 @@ def federation_of_table(
         plan = fit_columns(table, inputs, train)
     fitted = f"medians and levels are those of the {len(train):,} training samples, which also standardise numbers"
     notes = [targets.note, *([left_out] if left_out else []), *plan.lines, *([fitted] if plan.is_fitted else [])]
+    notes += federation.notes
     columns = {"x": torch.from_numpy(np.ascontiguousarray(plan.encode(table))), "y": y}
     return replace(federation, columns=columns, plan=plan, notes=tuple(notes))

@@ -7,7 +7,8 @@ Two sums that differ in one site tell what this site sent, whatever the server c
 - such a turn is opened once, by the same clients and survivors to the same sum. A server that was killed before it had
   saved the round asks for that very sum again;
 - one model is opened once, with the same clients, survivors, weights and state of the site, whatever the round, the
-  turn or the run is called;
+  turn or the run is called. Where a method sends no model down, what a site trains is its own: one state of the site is
+  opened once then, since the same few bytes come down in every round;
 - a site that has kept something does not train as if it had not, but for a turn that it has played so before;
 - where a site must decrypt what it is to open in order to check it, it looks a few times per turn only, and never says
   what was wrong: a server could learn a bit by every look.
@@ -69,18 +70,21 @@ class Openings:
 
     Args:
         turns: What the site gave, by plan, round and turn.
+        by_state: Whether the method sends no model down.
     """
 
     path: Path
     turns: dict[str, TurnSum]
+    by_state: bool = False
 
     @staticmethod
-    def read(folder: Path, trained: bool = False) -> Openings:
+    def read(folder: Path, trained: bool = False, by_state: bool = False) -> Openings:
         """What a site's folder has; a damaged file is an error, and so is a missing one where the site has trained.
 
         Args:
             folder: The site's folder.
             trained: Whether the site was asked to train in this plan, so that the file has been there.
+            by_state: Whether the method sends no model down.
         """
         path = folder / FILE
         if not path.exists() and trained:
@@ -90,7 +94,7 @@ class Openings:
             )
         if not path.exists():
             write_atomic(path, b"{}")
-            return Openings(path, {})
+            return Openings(path, {}, by_state)
         try:
             found = {str(place): TurnSum(**one) for place, one in parse_json(path.read_bytes()).items()}
             texts = (text for one in found.values() for key, text in asdict(one).items() if key != "looks")
@@ -100,7 +104,7 @@ class Openings:
             raise FedloomError(
                 f"{path} is damaged, so it is not known which sums this site has let the server open: restore it."
             ) from None
-        return Openings(path, found)
+        return Openings(path, found, by_state)
 
     def admit_row(self, session: SumSession, state: bytes, noisy: bool, forgets: bool = False) -> None:
         """Let a row leave, and note what it was made of before it does; one made of something else is refused.
@@ -142,7 +146,8 @@ class Openings:
                 f"it has let a sum of round {session.round} be opened with other sites, or another model, and two of "
                 f"them tell too much ({FILE} at the site): ask the same sites again; {OTHER_PLAN}"
             )
-        others = {one.opened for one in self.turns.values() if one.model == known.model and one.clients}
+        alike = [one for one in self.turns.values() if one.model == known.model and one.clients]
+        others = {one.opened for one in alike if not self.by_state or one.state == known.state}
         if not noisy and others - {opened.opened}:
             raise Refused(
                 f"it has let a sum of the model of round {session.round} be opened with other sites, weights or state, "

@@ -24,6 +24,7 @@ from torch import Tensor
 
 import fedloom
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact, holds
 from fedloom.core.kept_rows import KeptRows, pack_kept
 from fedloom.core.message import Message, message_digest
 from fedloom.core.model.adapted_model import model_row
@@ -140,7 +141,8 @@ class SiteProcess:
             raise RejectedMessage("it belongs to a sum, and the run of this site has none")
         keys = site_keys(self.folder, self.blueprint.sites)
         trained = "update" in (self.count.kinds | self.count.earlier)
-        return SiteSums(step, self.client, keys, Openings.read(self.folder, trained))
+        sends_no_model = not holds(Fact.MODEL_DOWN, self.runtime.algorithm)
+        return SiteSums(step, self.client, keys, Openings.read(self.folder, trained, sends_no_model))
 
     @cached_property
     def _relays(self) -> SiteRelays | None:

@@ -6,7 +6,7 @@ server makes one of it. In the second, clients get that and distil it into their
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -18,7 +18,7 @@ from fedloom.core.declarations import Declared, Kept, Statistic
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
-from fedloom.core.message import Message, Replies, Reply, Wave
+from fedloom.core.message import Message, Replies, Reply, Shapes, Wave
 from fedloom.core.network import Network
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
@@ -36,6 +36,7 @@ class CommunalDistillation(Algorithm):
     receives: ClassVar[Declared] = {"outputs": Statistic("mean outputs of all sites' models for the communal samples")}
     sends: ClassVar[Declared] = {"outputs": Statistic("its model's outputs for the communal samples", coded=True)}
     keeps: ClassVar[Kept] = {"row": "the site's own model"}
+    grants: ClassVar[Collection[Fact]] = (Fact.ONLY_SUMS,)
     turns: ClassVar[int] = 2
 
     def check(self, task: Task, work: LocalWork) -> None:
@@ -48,10 +49,21 @@ class CommunalDistillation(Algorithm):
         return Message()
 
     def play(self, server: State, ids: list[int], context: ServerContext) -> Round:
-        replies = yield Wave(ids, self.broadcast(server, ids))
+        replies = yield Wave(ids, self.broadcast(server, ids), shapes=lambda: self.shapes(server, context))
         server = self.aggregate(server, replies)
-        yield Wave(replies.ids, self.lesson(server), turn=1, optional=True)
+        yield Wave(replies.ids, self.lesson(server), turn=1, optional=True, shapes=dict)
         return server
+
+    def shapes(self, server: State, context: ServerContext) -> Shapes:
+        """The shapes of what one client sends of its model, which one sample shows.
+
+        Args:
+            server: The server's state.
+            context: The round, at the server.
+        """
+        own, communal = context.of_architecture(0), context.task.federation.communal
+        found = own.collect(own.task.initial_row(), communal[:1], self.look)
+        return {name: (len(communal), *tensor.shape[1:]) for name, tensor in found.items()}
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
         rows = self.weights_for(message, cohort)

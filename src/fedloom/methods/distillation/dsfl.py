@@ -15,7 +15,7 @@ the communal set. It weights clients alike (``weight_by = "uniform"``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -25,6 +25,7 @@ from torch import Tensor
 from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Statistic
+from fedloom.core.facts import Fact
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies
@@ -59,6 +60,8 @@ class DSFL(CommunalDistillation):
     sends: ClassVar[Declared] = {
         "probabilities": Statistic("its model's probabilities for the communal samples", coded=True)
     }
+
+    grants: ClassVar[Collection[Fact]] = (Fact.ONLY_SUMS,)
 
     aggregation: Literal["era", "sa"] = "era"
     temperature: Positive = 0.1

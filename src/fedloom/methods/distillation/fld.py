@@ -20,7 +20,7 @@ alike (``weight_by = "uniform"``); how long clients distil it does not say (``ep
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -119,8 +119,15 @@ class FLD(CommunalDistillation):
             )
 
     @property
+    def grants(self) -> Collection[Fact]:  # type: ignore[override]  # means of classes need each client's counts
+        return (Fact.ONLY_SUMS,) if self.common else ()
+
+    @property
     def breaks(self) -> Facts:  # type: ignore[override]  # some losses are minimised one after another
-        return {Fact.ONE_STEP: "takes several steps per batch"} if self.multi_loss in ("B", "C") else {}
+        found = {Fact.ONE_STEP: "takes several steps per batch"} if self.multi_loss in ("B", "C") else {}
+        if not self.common:
+            found[Fact.ONLY_SUMS] = "needs, with common=false, each client's counts of classes: use a communal set"
+        return found
 
     def check(self, task: Task, work: LocalWork) -> None:
         name = type(self).__name__.lower()

@@ -18,7 +18,7 @@ images as there. The thesis weights clients alike (``weight_by = "uniform"``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -30,9 +30,10 @@ from fedloom.core.algorithm import Round, State
 from fedloom.core.cohort import Cohort
 from fedloom.core.declarations import Declared, Statistic
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact
 from fedloom.core.inputs import Inputs
 from fedloom.core.local_work import LocalWork
-from fedloom.core.message import Message, Reply
+from fedloom.core.message import Message, Reply, Shapes
 from fedloom.core.model.stages import stage_maps, stage_names
 from fedloom.core.network import Network
 from fedloom.core.server_context import ServerContext
@@ -81,9 +82,10 @@ class FedHARM(CommunalDistillation):
     sends: ClassVar[Declared] = {
         "descriptors": Statistic("its model's descriptors of the communal samples", coded=True),
     }
+    grants: ClassVar[Collection[Fact]] = (Fact.ONLY_SUMS,)
 
     a: Share = 0.5
-    k: Count | Annotated[tuple[Count, ...], MinLen(1)] = 16
+    k: Count | Annotated[tuple[Count, ...], MinLen(1)] = 128
     align: Literal["identity", "kl", "last"] | dict[str, tuple[int, ...]] = "identity"
     descriptor: Literal["gradient", "pool", "maps"] = "gradient"
     epochs: Count = 1
@@ -170,14 +172,14 @@ class FedHARM(CommunalDistillation):
                 "shapes: use descriptor = gradient."
             )
 
-    def _shapes(self, task: Task) -> list[tuple[int, ...]]:
+    def _shapes(self, task: Task, message: Message | None = None) -> list[tuple[int, ...]]:
         """The shapes of the maps of a network's aligned blocks; of all of its blocks where these are not known yet."""
         require_stages("fedharm", task)
         if isinstance(self.align, dict) and _name(task) in self.align:
             check_map(_name(task), self.align[_name(task)], len(stage_names(task.model)))
         with torch.no_grad():
             maps = stage_maps(task.model, task.inputs(task.federation.communal[:1]))
-        return [tuple(maps[block].shape[1:]) for block in self.own_blocks(task)]
+        return [tuple(maps[block].shape[1:]) for block in self.own_blocks(task, message)]
 
     def _check_widths(self, name: str, shapes: Sequence[tuple[int, ...]], blocks: int) -> None:
         """Refuse descriptors that are wider than a network's maps."""
@@ -198,8 +200,26 @@ class FedHARM(CommunalDistillation):
         for count, size in zip(counts, sizes if self.align != "kl" else [min(sizes)] * blocks, strict=True):
             if count > size:
                 raise FedloomError(
-                    f"k takes {count} entries of a block's map, but a map of {name} has {size}: give a smaller k."
+                    f"k takes {count} entries of a block's map, but a map of {name} has {size}: give a smaller k"
+                    f"{self._largest(sizes, blocks)}."
                 )
+
+    def _largest(self, sizes: Sequence[int], blocks: int) -> str:
+        """The largest k that fits maps of these sizes, for an error; nothing where k is a number for each block."""
+        if not isinstance(self.k, int):
+            return ""
+        limits = [min(sizes)] * blocks if self.align == "kl" else sizes
+        most = min(size // 2**block for block, size in enumerate(limits))
+        return f", at most {most} (fedharm:k={most})" if most else ", or another model"
+
+    def shapes(self, server: State, context: ServerContext) -> Shapes:
+        if not self.compares:
+            return {}
+        task = context.of_architecture(0).task
+        maps = self._shapes(task, self.broadcast(server, []))
+        whole = sum(torch.Size(shape).numel() for shape in maps)
+        width = whole if self.descriptor == "maps" else sum(self.counts(len(maps)))
+        return {"descriptors": (len(task.federation.communal), width)}
 
     # -- the clients' half
 

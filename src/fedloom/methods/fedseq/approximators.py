@@ -78,6 +78,6 @@ def check_approximator(kind: str, task: Task) -> None:
         )
     if kind == "conf" and not task.federation.communal_labelled:
         raise FedloomError(
-            "approximator=conf needs communal samples with labels, but these have none: set labelled = true in "
-            "task.communal, or use approximator=clf."
+            "approximator=conf needs communal samples with labels, but these have none: give task.communal samples "
+            "with targets (and no labelled = false), or use approximator=clf."
         )

@@ -68,7 +68,7 @@ class FedLID(TwoViews):
     projection: Count = 126
     temperature: Positive = 0.5
     server_loss: Literal["simclr", "supervised"] = "simclr"
-    server_epochs: WholeNumber = 5
+    server_epochs: WholeNumber = 60
     server_lr: Positive | None = None
     server_batch: WholeNumber = 256
     share: PositiveShare = 1.0
@@ -100,8 +100,8 @@ class FedLID(TwoViews):
             )
         if self.server_loss == "supervised" and not task.federation.server_labelled:
             raise FedloomError(
-                "server_loss=supervised needs the labels of the server's set, but it has none: set labelled = true in "
-                "task.server_set, or server_loss = simclr."
+                "server_loss=supervised needs the labels of the server's set, but it has none: give task.server_set "
+                "samples with targets (and no labelled = false), or set server_loss = simclr."
             )
 
     def columns(self, task: Task) -> Tensor:

@@ -6,6 +6,7 @@ simulation does the jobs, and that of a deployment sends them to sites.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import ClassVar, Protocol
 
@@ -19,6 +20,8 @@ from fedloom.rounds.jobs import Job, Tensors
 from fedloom.rounds.round_context import RoundContext
 from fedloom.secure.sum_step import SumSession
 from fedloom.secure.sums import Summed, Sums
+
+log = logging.getLogger("fedloom")
 
 
 class Asking(Protocol):
@@ -101,7 +104,7 @@ class AskSum:
     def _open(self, summed: Summed, session: SumSession, answers: Answers) -> Answers:
         """The answers of the clients that are in a sum, with the mean of their replies as the only row."""
         round, included = answers.round, set(summed.total.ids)
-        needed = round.run.answers_needed(answers.asked)
+        needed = 0 if answers.wave.optional else round.run.answers_needed(answers.asked)
         if len(included) < needed:
             raise Abandoned(f"{len(included)} of {answers.asked} clients are in the sum, but {needed} are needed")
         # Who answered is not who counts: a client may have trained, and still not be in the sum.
@@ -112,7 +115,12 @@ class AskSum:
         if decoded.scaled:
             findings = round.costs.findings
             findings["sums/scaled"] = findings.get("sums/scaled", 0.0) + decoded.scaled
-        means = self.sums.means(decoded, answers.wave.message, session.most)
+            instead = "raise its limit" if hasattr(self.sums.step, "limit") else "use securesum with a larger limit"
+            step = type(self.sums.step).__name__.lower()
+            told = "round %s: %s of %s replies did not fit in the sum of %s and were made smaller: %s."
+            log.warning(told, round.number, decoded.scaled, len(included), step, instead)
+        shapes = None if answers.wave.shapes is None else answers.wave.shapes()
+        means = self.sums.means(decoded, answers.wave.message, session.most, shapes)
         strange = [name for name, rows in means.items() if not bool(torch.isfinite(rows).all())]
         if strange:
             raise Diverged(f"the sum of {strange[0]} in round {round.number} is no longer finite.")

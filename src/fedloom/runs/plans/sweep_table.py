@@ -15,7 +15,7 @@ from fedloom.plotting.grid import GridMetric, GridPoint, grid_figure, is_number
 from fedloom.rounds.score import is_share, lower_is_better, scores_of
 from fedloom.runs.results.baselines import baselines_of_runs
 from fedloom.runs.results.history import History
-from fedloom.runs.results.significance import race
+from fedloom.runs.results.significance import LEAST_SEEDS, race
 from fedloom.runs.results.summaries import join_names, last_value, over_seeds, stop_reason, traffic, values_by_seed
 
 if TYPE_CHECKING:
@@ -55,8 +55,9 @@ def sweep_rows(
     if there:
         there[0]["mark"] = "best"
     if len(there) > 1:
-        ranked = race({r["label"]: values_by_seed(runs[r["label"]], chosen_by, lambda v: -sign * v) for r in there})
-        if all(lead.units > 1 for lead in ranked.leads):
+        values = {r["label"]: values_by_seed(runs[r["label"]], chosen_by, lambda v: -sign * v) for r in there}
+        ranked = race(values, LEAST_SEEDS)
+        if all(lead.units >= LEAST_SEEDS for lead in ranked.leads):
             there[0]["tested"] = ranked.basis("seeds")
             leads = {lead.rival: lead.row("seeds") for lead in ranked.leads}
             for row in there[1:]:
@@ -140,8 +141,10 @@ def sweep_verdict(rows: Sequence[SweepRow], chosen_by: str, metrics: Sequence[st
     if metrics[0] != chosen_by:
         words.append(f"Its {metrics[0]} is {value_text(first, metrics[0])}.")
     level = [row["label"] for row in rows[1:] if row["mark"] == "level"]
-    if first["tested"] is None and sum(row["mark"] != "left out" for row in rows) > 1:
-        words.append("One seed does not establish its lead: use --seeds 3 or more.")
+    there = [row["seeds"] for row in rows if row["mark"] != "left out"]
+    if first["tested"] is None and len(there) > 1:
+        few = "One seed does" if min(there) == 1 else "Two seeds do" if min(there) == 2 else "These seeds do"
+        words.append(f"{few} not establish its lead: use --seeds {LEAST_SEEDS} or more.")
     elif level:
         names = join_names(level) if len(level) < 4 else f"{len(level)} others"
         words.append(f"It cannot be told apart from {names} ({first['tested']}).")
