@@ -53,7 +53,7 @@ PARTS: dict[str, dict[str, object]] = {
     "alie": {"adversary": {"name": "alie", "clients": [1, 2], "z": 1.0}},
 }
 """Parts that act on clients' updates."""
-ALONE = ("trimmedmean", "cmfl", "federated_dropout")
+ALONE = ("trimmedmean", "cmfl", "federated_dropout", "securesum", "privatesum", "ckks")
 """Parts that are not tried with all others at once: these refuse some of them, and have tests of their own."""
 
 

@@ -24,10 +24,12 @@ from fedloom.registry.user_errors import describe_error
 FAMILIES = (SHARED, PERSONAL, DECOUPLED, PROTOTYPES, DISTILLATION, DESCRIPTORS, SELF_SUPERVISED, GRAPHS, WIDTHS)
 SPECIFIC = {name: tuple(claim for family in FAMILIES for claim in family.get(name, ())) for name in METHODS.builtin}
 """The claims about a single method."""
-SUITE_SETTINGS: dict[str, dict[str, float]] = {
+SUITE_SETTINGS: dict[str, dict[str, float | str]] = {
     "fedavgexit": {"tolerance": 0},
     "fedproxexit": {"tolerance": 0, "adaptive": False},
     "feddyn": {"alpha": 1.0},
+    # Adam moves each ratio by its rate whatever its gradient is: where one crosses zero, rounding decides which way.
+    "fedfmrl": {"alpha_optimizer": "sgd"},
     "fedharm": {"k": 3},
     "fedhybridavglg": {"threshold": 0},
     "fedhybridavglgdual": {"threshold": 0},

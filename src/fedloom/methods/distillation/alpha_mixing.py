@@ -13,7 +13,8 @@ where M counts samples and p are the server's probabilities. There are three rea
   negative**: with c_n = 0 it is least where each entry of LA is the smaller one of anchor and partner, whatever the
   server thinks of them. It is here to be held against the other two.
 
-The gradient has the factor 1/M, so that plain SGD hardly moves alpha; Adam moves every entry by its rate.
+The gradient has the factor 1/M, so that plain SGD hardly moves alpha; Adam moves every entry by its rate, also where
+the gradient is next to nothing: which way is then a matter of rounding, so that two executions may differ by percents.
 
 The closed form is that of ALFA-Mix (Parvaneh et al., Active Learning by Feature Mixing, CVPR 2022,
 https://arxiv.org/abs/2203.07034). The thesis does not say whose gradient it takes: here it is that of the first term
