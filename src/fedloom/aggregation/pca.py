@@ -104,7 +104,7 @@ def mean_silhouette(points: Tensor, group: Tensor) -> float:
 
     Args:
         points: A point per client.
-        group: 0 or 1 for each.
+        group: The group of each, as ``two_groups`` gives it.
     """
     if not 0 < int(group.sum()) < len(group):
         return 0.0

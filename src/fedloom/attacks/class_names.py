@@ -15,7 +15,6 @@ def classes_named(one: int | str, task: Task, attack: str) -> list[int]:
     """The numbers of the classes that somebody names: one, or the tags ``B-PER`` and ``I-PER`` of ``PER``.
 
     Args:
-        one: A number, or a name.
         task: The task whose classes are meant.
         attack: What a message calls the attack.
     """

@@ -32,6 +32,9 @@ class FreeRider(Adversary):
     Args:
         clients: The numbers of the hostile clients; by default they are drawn by the run's seed.
         fraction: The share of hostile clients if ``clients`` does not name them, rounded up.
+        groups: Groups of clients who turn hostile together; ``fraction`` is then the share of groups.
+        start: The first round of the attack.
+        stop: Its last round; by default the run\'s.
         noise: How long the noise is, as a multiple of what the shared model moved since the rider's last round; with 0
             the update is zero.
     """

@@ -41,6 +41,9 @@ class LabelFlipping(Adversary):
     Args:
         clients: The numbers of the hostile clients; by default they are drawn by the run's seed.
         fraction: The share of hostile clients if ``clients`` does not name them, rounded up.
+        groups: Groups of clients who turn hostile together; ``fraction`` is then the share of groups.
+        start: The first round of the attack.
+        stop: Its last round; by default the run\'s.
         classes: Lists of classes, by number or name, which are swapped in pairs: the first of a list with the second,
             the third with the fourth. Of tagged text, ``PER`` is ``B-PER`` and ``I-PER``. By default class c is
             swapped with the last but c.
@@ -69,11 +72,7 @@ class LabelFlipping(Adversary):
         self.numbers(task)
 
     def numbers(self, task: Task) -> list[list[list[int]]]:
-        """The lists of classes by number; a class stands for several where it names several tags.
-
-        Args:
-            task: The task.
-        """
+        """The lists of classes by number; a class stands for several where it names several tags."""
         last, name = task.federation.classes - 1, type(self).__name__.lower()
         usual = [label for pair in zip(range(last // 2 + 1), range(last, -1, -1), strict=False) for label in pair]
         lists: Sequence[Sequence[int | str]] = self.classes or [usual[: (last + 1) // 2 * 2]]
@@ -90,7 +89,6 @@ class LabelFlipping(Adversary):
         """The pairs of classes that are swapped, by number.
 
         Args:
-            task: The task.
             draws: Where a random pairing is drawn from; without it the pairs are those of the lists.
         """
         found = list[tuple[int, int]]()

@@ -139,9 +139,7 @@ class Adversary:
 
         Args:
             samples: Its samples: the rows of each column of the federation, before ``task.prepare``.
-            client: The client.
             task: The task as honest clients have it.
-            seed: The seed of the run.
 
         Returns:
             As many samples, in the same order and of the same types; columns that do not change may be left out.
