@@ -105,6 +105,10 @@ CHANNEL_STEPS: dict[str, str] = {
 ATTACKS: dict[str, str] = {
     "signflipping": "fedloom.attacks.sign_flipping:SignFlipping",
     "alie": "fedloom.attacks.alie:ALIE",
+    "linearleak": "fedloom.attacks.reconstruction.linear_leak:LinearLeak",
+    "gradientinversion": "fedloom.attacks.reconstruction.gradient_inversion:GradientInversion",
+    "trapweights": "fedloom.attacks.reconstruction.trap_weights:TrapWeights",
+    "classfishing": "fedloom.attacks.reconstruction.class_fishing:ClassFishing",
 }
 
 PREDICTION_STAGES: dict[str, str] = {
