@@ -18,7 +18,7 @@ import pytest
 import fedloom as fl
 from fedloom.core.declarations import Model
 from fedloom.registry.kinds import CHANNEL_STEPS, METHODS, PREDICTION_STAGES, SELECTORS
-from support.compositions import SELECTION, spec_of, task_for
+from support.compositions import IMAGES, SELECTION, TASK, spec_of, task_for
 from support.paths import DOCS
 
 PAGE = DOCS / "composition.md"
@@ -49,6 +49,10 @@ PARTS: dict[str, dict[str, object]] = {
     "securesum": {"channel": [{"name": "securesum"}]},
     "privatesum": {"channel": [{"name": "privatesum", "noise": 4.0, "clip": 0.5, "seeded": True}]},
     "ckks": {"channel": [{"name": "ckks"}]},
+    "linearleak": {"adversary": "linearleak"},
+    "gradientinversion": {"adversary": {"name": "gradientinversion", "iterations": 2}},
+    "trapweights": {"adversary": "trapweights"},
+    "classfishing": {"adversary": "classfishing"},
     "signflipping": {"adversary": HOSTILE},
     "alie": {"adversary": {"name": "alie", "clients": [1, 2], "z": 1.0}},
 }
@@ -64,6 +68,8 @@ class Ready(Exception):  # noqa: N818
 def refusal(method: str, stage: str = NOTHING, *, trains: bool = True, **settings: object) -> str | None:
     """The sentence with which a combination is refused; None when two rounds run, or could start if nothing trains."""
     task, work = task_for(method)
+    if task is TASK and settings.get("adversary") == PARTS["gradientinversion"]["adversary"]:
+        task = IMAGES
     spec = spec_of(method) if stage == NOTHING else f"{spec_of(method)}+{stage}"
     start = nullcontext() if trains else mock.patch("fedloom.runs.run.execute", side_effect=Ready)
     try:

@@ -23,6 +23,10 @@ from fedloom.api.compare import Comparison as Comparison
 from fedloom.api.plot import plot as plot
 from fedloom.api.report import report as report
 from fedloom.attacks.alie import ALIE as ALIE
+from fedloom.attacks.reconstruction.class_fishing import ClassFishing as ClassFishing
+from fedloom.attacks.reconstruction.gradient_inversion import GradientInversion as GradientInversion
+from fedloom.attacks.reconstruction.linear_leak import LinearLeak as LinearLeak
+from fedloom.attacks.reconstruction.trap_weights import TrapWeights as TrapWeights
 from fedloom.attacks.sign_flipping import SignFlipping as SignFlipping
 from fedloom.channel.cmfl import CMFL as CMFL
 from fedloom.channel.downlink import Downlink as Downlink

@@ -2,8 +2,9 @@
 
 ``ratio(x) = p(x | model) / p(x)``, ``score(x) = P_z( ratio(x) / ratio(z) >= gamma )`` over population samples z.
 Zarifzadeh, Liu and Shokri, Low-Cost High-Power Membership Inference Attacks, ICML 2024,
-https://arxiv.org/abs/2312.03262. ``p(x)`` is the mean over reference models of which half saw x; of models that did
-not see it, ``p(x) = ((1 + a) p_out(x) + 1 - a) / 2`` (their offline form). One or two reference models do.
+https://arxiv.org/abs/2312.03262. Online, ``p(x) = (p_in(x) + p_out(x)) / 2`` of reference models that saw x and of
+others; offline, with those alone that did not see it, ``p(x) = ((1 + a) p_out(x) + 1 - a) / 2``. One or two reference
+models do.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ def rmia(
     others: Tensor,
     shadows: Shadows,
     population: Tensor | None = None,
+    online: bool = True,
     gamma: float = 1.0,
     a: float = 0.3,
 ) -> Guesses:
@@ -35,15 +37,16 @@ def rmia(
         row: The model that an attacker has.
         members: The positions of samples that it was trained on.
         others: Positions of samples of the same kind that it was not trained on.
-        shadows: The reference models; a model that saw a sample is not used for it.
+        shadows: The reference models.
         population: Positions of other samples of the same kind; by default the pool of the shadows.
+        online: Whether models that were trained on a sample are used too, where there are any.
         gamma: By how much a sample must have gained more than another.
-        a: How much a model that did not see a sample knows of it.
+        a: Offline, how much a model that did not see a sample knows of it.
     """
     compared = shadows.pool if population is None else population
     asked = torch.cat([members, others])
-    gain = _gain(task, row, shadows, asked, a)
-    scores = rmia_scores(gain, _gain(task, row, shadows, compared, a), gamma)
+    gain, usual = (_gain(task, row, shadows, positions, online, a) for positions in (asked, compared))
+    scores = rmia_scores(gain, usual, gamma)
     return judge_guesses(scores[: len(members)], scores[len(members) :])
 
 
@@ -59,8 +62,8 @@ def rmia_scores(gain: Tensor, population: Tensor, gamma: float = 1.0) -> Tensor:
     return torch.searchsorted(ordered, gain / gamma, right=True).double() / len(ordered)
 
 
-def _gain(task: Task, row: Tensor, shadows: Shadows, positions: Tensor, a: float) -> Tensor:
-    """``p(x | model) / p(x)``, with ``p(x)`` by the reference models that did not see x."""
+def _gain(task: Task, row: Tensor, shadows: Shadows, positions: Tensor, online: bool, a: float) -> Tensor:
+    """``p(x | model) / p(x)``."""
     where = {position: place for place, position in enumerate(shadows.pool.tolist())}
     places = torch.tensor([where.get(position, -1) for position in positions.tolist()])
     out = torch.where(places >= 0, ~shadows.inside[:, places.clamp(min=0)], True).double()
@@ -68,4 +71,6 @@ def _gain(task: Task, row: Tensor, shadows: Shadows, positions: Tensor, a: float
         raise FedloomError("RMIA needs a reference model that did not see a sample: train two shadow models at least.")
     told = torch.stack([losses_at(task, shadow, positions).neg().exp() for shadow in shadows.rows])
     mean_out = (told * out).sum(0) / out.sum(0)
-    return losses_at(task, row, positions).neg().exp() / (((1 + a) * mean_out + 1 - a) / 2)
+    offline, seen = ((1 + a) * mean_out + 1 - a) / 2, len(out) - out.sum(0)
+    both = (mean_out + (told * (1 - out)).sum(0) / seen.clamp(min=1)) / 2
+    return losses_at(task, row, positions).neg().exp() / torch.where((seen > 0) & online, both, offline)

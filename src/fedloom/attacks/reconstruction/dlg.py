@@ -93,7 +93,7 @@ def _search(
         sought,
         max_iter=iterations,
         history_size=100,
-        tolerance_grad=0,
+        tolerance_grad=1e-10,
         tolerance_change=0,
         line_search_fn="strong_wolfe",
     )

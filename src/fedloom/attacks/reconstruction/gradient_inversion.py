@@ -51,7 +51,7 @@ class GradientInversion(ServerAttack):
     images: Count = 8
     iterations: Count = 300
     starts: Count = 1
-    smoothness: NonNegative = 1e-2
+    smoothness: NonNegative = 1e-4
 
     def check(self, algorithm: Algorithm, task: Task) -> None:
         """Refuse also a model whose last layer tells no labels."""

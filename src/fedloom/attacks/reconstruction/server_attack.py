@@ -88,8 +88,8 @@ class ServerAttack(Adversary):
     """
 
     needs: ClassVar[Facts] = {
-        Fact.UPDATES: "reads the updates that clients send: choose another method",
         Fact.EXCHANGES: "reads what clients send: choose another method",
+        Fact.TRAINED_MODELS: "reads models that clients trained: use fedavg, fedprox or scaffold",
         Fact.MODEL_DOWN: "compares what clients send with the model that they got: choose another method",
         Fact.SAME_MODEL: "reads changes of one model: choose another method",
     }
@@ -106,15 +106,14 @@ class ServerAttack(Adversary):
     @property
     def breaks(self) -> Facts:  # type: ignore[override]
         """What other parts cannot rely on, and why."""
-        if self.victims is None:
-            return {}
-        return {Fact.ONLY_SUMS: "reads the updates of single clients: leave out victims, and it reads the sum"}
+        found = {Fact.GRAPHS: "reads samples that stand alone, and no nodes: leave out one of the two"}
+        if self.victims is not None:
+            found[Fact.ONLY_SUMS] = "reads the updates of single clients: leave out victims, and it reads the sum"
+        return found
 
     def check(self, algorithm: Algorithm, task: Task) -> None:
         """Refuse what it cannot read, and whose samples are not here to compare with."""
         name = type(self).__name__.lower()
-        if "row" not in algorithm.receives or not {"row", "change"} & set(algorithm.sends):
-            raise FedloomError(f"{name} reads changes of a whole model: use fedavg, fedprox, fedsgd or scaffold.")
         if not task.classifies or not isinstance(task.objective, CrossEntropy):
             raise FedloomError(f"{name} repeats training by cross-entropy on classes: use a task of classes.")
         if task.has_named_inputs or not inputs_of(task, task.sample).is_floating_point():
@@ -138,7 +137,7 @@ class ServerAttack(Adversary):
             wave: What was sent.
             replies: What came back.
         """
-        if replies.context.round != self.at_round or "row" not in wave.message:
+        if replies.context.round != self.at_round or not {"row"} <= wave.message.shared.keys() & replies.tensors.keys():
             return []
         return [self._judge(seen, self.rebuild(seen)) for seen in self._seen(wave, replies)]
 
@@ -149,7 +148,7 @@ class ServerAttack(Adversary):
     def _seen(self, wave: Wave, replies: Replies) -> Iterator[Seen]:
         """What the server sees: a change of each client, or one for a sum of all."""
         sent = wave.message["row"].double()
-        changes = replies["change"].double() if "change" in replies.tensors else replies["row"].double() - sent
+        changes = replies["row"].double() - sent
         if len(changes) < len(wave.ids):
             log.warning(
                 "%s sees the sum of %s clients and no update of any of them: what it rebuilds is what the sum leaks",
