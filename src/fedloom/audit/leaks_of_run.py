@@ -23,9 +23,6 @@ def leaks_of_run(task: Task, method: Method, attack: ServerAttack | str, **setti
     """What the server rebuilds: of each client that it reads, or of a sum.
 
     Args:
-        task: The task.
-        method: The method of the run.
-        attack: The attack, or its name.
         **settings: Other settings of ``fl.run``: ``rounds``, ``local``, ``channel``, ``sample_privacy`` ...
     """
     made = ATTACKS.make(attack) if isinstance(attack, str) else attack

@@ -29,7 +29,6 @@ def lira(task: Task, row: Tensor, members: Tensor, others: Tensor, shadows: Shad
     """How well LiRA tells members from others.
 
     Args:
-        task: The task.
         row: The model that an attacker has.
         members: The positions of samples that it was trained on; in the shadows' pool.
         others: Positions of samples of the same kind that it was not trained on; in the pool too.

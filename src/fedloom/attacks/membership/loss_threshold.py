@@ -18,7 +18,6 @@ def loss_threshold(task: Task, row: Tensor, members: Tensor, others: Tensor) -> 
     """How well losses tell members from others.
 
     Args:
-        task: The task.
         row: The model that an attacker has.
         members: The positions of samples that it was trained on.
         others: Positions of samples of the same kind that it was not trained on.

@@ -33,7 +33,6 @@ def rmia(
     """How well RMIA tells members from others.
 
     Args:
-        task: The task.
         row: The model that an attacker has.
         members: The positions of samples that it was trained on.
         others: Positions of samples of the same kind that it was not trained on.

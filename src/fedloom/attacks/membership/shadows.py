@@ -35,11 +35,7 @@ class Shadows:
     inside: Tensor
 
     def confidence(self, task: Task) -> Tensor:
-        """The scaled confidence of each model in each sample of the pool: models×samples.
-
-        Args:
-            task: The task.
-        """
+        """The scaled confidence of each model in each sample of the pool: models×samples."""
         return torch.stack([confidence_at(task, row, self.pool) for row in self.rows])
 
 
@@ -49,7 +45,6 @@ def train_shadows(pool: Tensor, number: int, train: Train, seed: int = 0) -> Sha
     Args:
         pool: The positions of samples; those whose membership is asked among them (online), or not (offline).
         number: How many models; an even number.
-        train: Trains one.
         seed: Keys the halves and the training.
     """
     rows, inside = list[Tensor](), list[Tensor]()

@@ -21,7 +21,6 @@ def outputs_at(task: Task, row: Tensor, positions: Tensor) -> Tensor:
     """The model's outputs on some samples of a task of classes.
 
     Args:
-        task: The task.
         row: The model.
         positions: The samples.
     """
@@ -36,7 +35,6 @@ def losses_at(task: Task, row: Tensor, positions: Tensor) -> Tensor:
     """The cross-entropy of each sample.
 
     Args:
-        task: The task.
         row: The model.
         positions: The samples.
     """
@@ -48,7 +46,6 @@ def confidence_at(task: Task, row: Tensor, positions: Tensor) -> Tensor:
     """The scaled confidence in the class of each sample.
 
     Args:
-        task: The task.
         row: The model.
         positions: The samples.
     """

@@ -32,7 +32,6 @@ def invert_class(
     """The image of which the model is surest that it is of a class.
 
     Args:
-        task: The task.
         row: The model that an attacker has.
         target: The class.
         low: The lowest value of a pixel, after the task's normalisation.

@@ -53,7 +53,6 @@ def inputs_of(task: Task, positions: Tensor) -> Tensor:
     """Prepared inputs of a task that has one column of them.
 
     Args:
-        task: The task.
         positions: Where its samples are.
     """
     return cast(Tensor, task.inputs(positions))  # with several columns, an attack is refused before it starts

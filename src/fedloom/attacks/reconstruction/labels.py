@@ -20,11 +20,7 @@ from fedloom.core.task import Task
 
 
 def last_bias(task: Task) -> Slot | None:
-    """Where the bias of the model's last layer lies, with a number per class; None if it has none.
-
-    Args:
-        task: The task.
-    """
+    """Where the bias of the model's last layer lies, with a number per class; None if it has none."""
     last = task.layout.trainable[-1]
     return last if last.shape == (task.federation.classes,) else None
 
@@ -59,7 +55,6 @@ def mean_prediction(task: Task, row: Tensor, inputs: Tensor) -> Tensor:
     """The mean prediction of a model for inputs that an attacker has, as probabilities.
 
     Args:
-        task: The task.
         row: The model.
         inputs: Prepared inputs: any of the same kind, or noise.
     """

@@ -45,9 +45,6 @@ def first_linear_layer(task: Task) -> FirstLayer | None:
     """The linear layer with a bias that a model's inputs reach unchanged; None if there is none.
 
     It is found by what the layers get of an input of noise, and so in any module.
-
-    Args:
-        task: The task.
     """
     if task.has_named_inputs:
         return None
@@ -70,7 +67,7 @@ def read_linear_layer(weight_change: Tensor, bias_change: Tensor, least: float =
 
     Args:
         weight_change: The change, or gradient, of the weight: neurons×inputs.
-        bias_change: That of the bias.
+        bias_change: The same of the bias, one number per neuron.
         least: The smallest share of the largest change of a bias that is not taken for rounding.
     """
     size = bias_change.abs()

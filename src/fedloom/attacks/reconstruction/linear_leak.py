@@ -46,7 +46,6 @@ def needed_first_layer(attack: ServerAttack, task: Task) -> FirstLayer:
 
     Args:
         attack: Who needs it.
-        task: The task.
     """
     first = first_linear_layer(task)
     if first is None:
@@ -61,7 +60,6 @@ def changes_of_layer(first: FirstLayer, seen: Seen) -> tuple[Tensor, Tensor]:
     """The change of the weight and of the bias of a layer.
 
     Args:
-        first: The layer.
         seen: What the server sees.
     """
     views = seen.context.layout.views(seen.change)

@@ -83,11 +83,7 @@ def judge_rebuilt(
 
 
 def value_range(task: Task) -> tuple[float, float]:
-    """The lowest and the highest value of prepared inputs: what everybody knows of pixels.
-
-    Args:
-        task: The task.
-    """
+    """The lowest and the highest value of prepared inputs: what everybody knows of pixels."""
     inputs = inputs_of(task, task.federation.train.order[:LOOKED_AT])
     return float(inputs.min()), float(inputs.max())
 

@@ -45,7 +45,6 @@ def bin_edges(task: Task, direction: Tensor, bins: int) -> Tensor:
     """The edges between which samples are equally frequent, by the test samples that the server has.
 
     Args:
-        task: The task.
         direction: What is measured.
         bins: How many there are.
     """
@@ -87,7 +86,6 @@ def read_trap(weight_change: Tensor, bias_change: Tensor, least: float = LEAST) 
 
     Args:
         weight_change: The change of the first layer's weight: neurons×inputs.
-        bias_change: That of its bias.
         least: The smallest share of the largest change that is not taken for rounding.
     """
     nothing = torch.zeros_like(weight_change[:1])
