@@ -18,13 +18,15 @@ import pytest
 import fedloom as fl
 from fedloom.core.declarations import Model
 from fedloom.registry.kinds import CHANNEL_STEPS, METHODS, PREDICTION_STAGES, SELECTORS
-from support.compositions import SELECTION, spec_of, task_for
+from support.compositions import IMAGES, SELECTION, TASK, spec_of, task_for
 from support.paths import DOCS
 
 PAGE = DOCS / "composition.md"
 OPTIMIZER = {"plain": None, "yogi": {"kind": "yogi"}}
 NOTHING = "no stage"
 HOSTILE = {"name": "signflipping", "clients": [1]}
+BY_CLIENTS = ("gaussiannoise", "ipm", "minmax", "minsum", "freerider", "sybils", "labelflipping")
+OF_IMAGES = ("gradientinversion", "backdoor")
 PARTS: dict[str, dict[str, object]] = {
     "median": {"aggregation": "median"},
     "trimmedmean": {"aggregation": {"name": "trimmedmean", "share": 0.34}},
@@ -37,6 +39,8 @@ PARTS: dict[str, dict[str, object]] = {
     "foolsgold": {"aggregation": "foolsgold"},
     "fltrust": {"aggregation": "fltrust"},
     "dnc": {"aggregation": {"name": "dnc", "share": 0.34}},
+    "pca": {"aggregation": "pca"},
+    "nnm": {"aggregation": {"name": "nnm", "share": 0.34}},
     "privatemean": {"aggregation": {"name": "privatemean", "noise": 0.01, "clip": 10.0, "seeded": True}},
     "sample_privacy": {"sample_privacy": {"noise": 0.5, "clip": 1.0, "seeded": True}},
     "localnoise": {"channel": [{"name": "localnoise", "noise": 0.5, "clip": 1.0, "seeded": True}]},
@@ -49,6 +53,12 @@ PARTS: dict[str, dict[str, object]] = {
     "securesum": {"channel": [{"name": "securesum"}]},
     "privatesum": {"channel": [{"name": "privatesum", "noise": 4.0, "clip": 0.5, "seeded": True}]},
     "ckks": {"channel": [{"name": "ckks"}]},
+    "linearleak": {"adversary": "linearleak"},
+    "gradientinversion": {"adversary": {"name": "gradientinversion", "iterations": 2}},
+    "trapweights": {"adversary": "trapweights"},
+    "classfishing": {"adversary": "classfishing"},
+    **{name: {"adversary": {"name": name, "clients": [1, 2]}} for name in BY_CLIENTS},
+    "backdoor": {"adversary": {"name": "backdoor", "clients": [1, 2], "size": 1}},
     "signflipping": {"adversary": HOSTILE},
     "alie": {"adversary": {"name": "alie", "clients": [1, 2], "z": 1.0}},
 }
@@ -64,6 +74,8 @@ class Ready(Exception):  # noqa: N818
 def refusal(method: str, stage: str = NOTHING, *, trains: bool = True, **settings: object) -> str | None:
     """The sentence with which a combination is refused; None when two rounds run, or could start if nothing trains."""
     task, work = task_for(method)
+    if task is TASK and settings.get("adversary") in [PARTS[name]["adversary"] for name in OF_IMAGES]:
+        task = IMAGES
     spec = spec_of(method) if stage == NOTHING else f"{spec_of(method)}+{stage}"
     start = nullcontext() if trains else mock.patch("fedloom.runs.run.execute", side_effect=Ready)
     try:

@@ -12,7 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.stats import beta
+
+from fedloom.attacks.measures.interval import clopper_pearson
 
 Scores = np.ndarray[Any, np.dtype[np.float64]]
 CONFIDENCE = 0.95
@@ -53,8 +54,7 @@ def _bounds(there: Scores, without: Scores, thresholds: Scores, delta: float, co
 
 def _bound(right: Scores, of: int, wrong: Scores, of_wrong: int, delta: float, confidence: float) -> Scores:
     """The logarithm of the least rate of right guesses, less delta, over the largest rate of wrong ones."""
-    half = (1 - confidence) / 2  # two bounds hold together
+    least, _ = clopper_pearson(right, of, confidence)  # two bounds hold together, each with half of what may fail
+    _, most = clopper_pearson(wrong, of_wrong, confidence)
     with np.errstate(divide="ignore", invalid="ignore"):
-        least = np.where(right > 0, beta.ppf(half, right, of - right + 1), 0.0)
-        most = np.where(wrong < of_wrong, beta.ppf(1 - half, wrong + 1, of_wrong - wrong), 1.0)
         return np.where(least > delta, np.log((least - delta) / most), 0.0)

@@ -115,6 +115,10 @@ ATTACKS: dict[str, str] = {
     "sybils": "fedloom.attacks.sybils:Sybils",
     "backdoor": "fedloom.attacks.backdoor:Backdoor",
     "freerider": "fedloom.attacks.free_rider:FreeRider",
+    "linearleak": "fedloom.attacks.reconstruction.linear_leak:LinearLeak",
+    "gradientinversion": "fedloom.attacks.reconstruction.gradient_inversion:GradientInversion",
+    "trapweights": "fedloom.attacks.reconstruction.trap_weights:TrapWeights",
+    "classfishing": "fedloom.attacks.reconstruction.class_fishing:ClassFishing",
 }
 
 PREDICTION_STAGES: dict[str, str] = {

@@ -22,7 +22,6 @@ def poisoned_task(task: Task, hostile: HostileClients, seed: int) -> Task:
     Args:
         task: The task as honest clients have it.
         hostile: The attack, and who carries it out.
-        seed: The seed of the run.
     """
     task, attack = hostile.poison_task(task, seed), hostile.adversary
     if type(attack).poison_samples is Adversary.poison_samples:

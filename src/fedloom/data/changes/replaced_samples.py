@@ -21,7 +21,7 @@ class ReplacedSamples:
     """What a client trains on instead of some of its samples.
 
     Args:
-        client: The client.
+        client: Whose training samples they are.
         positions: The positions of the samples that are replaced, ascending.
         samples: The samples that replace them, in the same order: the rows of each column.
     """

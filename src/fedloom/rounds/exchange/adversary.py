@@ -29,9 +29,8 @@ class HostileServer(Station):
         return self.hostile.poison_wave(wave, round.server)
 
     def take_back(self, answers: Answers, round: RoundContext) -> Answers:
-        """The same answers; what was found in them is recorded. A sum shows nothing of single clients."""
-        if not answers.summed:
-            round.costs.findings |= self.hostile.findings(answers.wave, answers.replies())
+        """The same answers; what was found in them is recorded. Of a sum it sees one row, the mean of all clients."""
+        round.costs.findings |= self.hostile.findings(answers.wave, answers.replies())
         return answers
 
 

@@ -1,0 +1,1 @@
+"""How well an attack did: likeness of images, and rates of right and wrong guesses with their confidence."""

@@ -1,0 +1,1 @@
+"""Whether a sample was trained on, as far as whoever has the model can tell."""

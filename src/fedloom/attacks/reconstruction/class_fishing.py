@@ -1,0 +1,107 @@
+"""A malicious server that fishes for the samples of one class: all others leave the body's gradient.
+
+The head's weights are zero but for the row of one class c, and the biases of all other classes are ``depth``. Then the
+model predicts c of nothing, ``p_c`` is about ``exp(-depth)``, and what reaches the layers before the head is
+``(p_c - [y = c]) W_c``: nothing but samples of class c. A client's update is that of these samples alone, and where
+there is one of them, ``linear_layer.py`` reads it exactly, however many others the client has. Wen, Geiping, Fowl,
+Goldblum and Goldstein, Fishing for User Data in Large-Batch Federated Learning via Gradient Magnification, ICML 2022,
+https://arxiv.org/abs/2202.00580.
+
+This is their class fishing. They go on to fish by one feature where a class has several samples; we do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from fedloom.attacks.reconstruction.labels import last_bias
+from fedloom.attacks.reconstruction.linear_layer import read_linear_layer
+from fedloom.attacks.reconstruction.linear_leak import changes_of_layer, needed_first_layer
+from fedloom.attacks.reconstruction.server_attack import Found, Seen, ServerAttack
+from fedloom.core.algorithm import Algorithm
+from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact
+from fedloom.core.layout import Slot
+from fedloom.core.message import Message, Wave
+from fedloom.core.server_context import ServerContext
+from fedloom.core.settings import Positive, WholeNumber
+from fedloom.core.task import Task
+
+
+@dataclass(frozen=True)
+class ClassFishing(ServerAttack):
+    """A malicious server sends a model whose update shows the samples of one class only, and reads them.
+
+    Args:
+        clients: Not used: no client is hostile.
+        fraction: Not used: no client is hostile.
+        groups: Not used: no client is hostile.
+        start: The first round in which the server may change what it sends.
+        stop: The last such round; by default the run's.
+        victims: The numbers of the clients that the server reads; by default the first ones that answer, up to
+            ``most``.
+        most: How many clients it reads at most.
+        at_round: The round in which it attacks, counted from 1.
+        target: The number of the class that it is after.
+        depth: How much larger the biases of all other classes are.
+    """
+
+    target: WholeNumber = 0
+    depth: Positive = 20.0
+
+    @property
+    def grants(self) -> Collection[Fact]:  # type: ignore[override]
+        """It sends the same model to all."""
+        return (Fact.SAME_START,)
+
+    def check(self, algorithm: Algorithm, task: Task) -> None:
+        """Refuse also a class that there is not, and a model that it cannot read."""
+        super().check(algorithm, task)
+        needed_first_layer(self, task)
+        if last_bias(task) is None:
+            raise FedloomError("classfishing sets the bias of the model's last layer, which has none.")
+        if self.target >= task.federation.classes:
+            raise FedloomError(f"classfishing: target={self.target}: there are {task.federation.classes} classes.")
+
+    def poison_message(self, wave: Wave, context: ServerContext) -> Message:
+        """The model that fishes, in the round of the attack."""
+        if context.round != self.at_round or "row" not in wave.message.shared:
+            return wave.message
+        row = fish(context.task, wave.message["row"], self.target, self.depth)
+        return replace(wave.message, shared={**wave.message.shared, "row": row})
+
+    def rebuild(self, seen: Seen) -> Found:
+        """Of a linear model the mean of the class, else a candidate per neuron that its samples moved."""
+        first = needed_first_layer(self, seen.task)
+        weight, bias = changes_of_layer(first, seen)
+        if first.bias == last_bias(seen.task):  # the first layer is the last one: its other rows are other classes
+            weight, bias = weight[[self.target]], bias[[self.target]]
+        return Found(read_linear_layer(weight, bias), sought=self.target)
+
+
+def fish(task: Task, row: Tensor, target: int, depth: float) -> Tensor:
+    """The model whose update shows the samples of one class only.
+
+    Args:
+        task: The task, whose model it is.
+        row: The model.
+        target: The class.
+        depth: How much larger the biases of all other classes are.
+    """
+    weight, bias = _head(task)
+    changed = row.clone()
+    views = task.layout.views(changed)
+    others = torch.arange(bias.shape[0]) != target
+    views[weight.name][others] = 0.0
+    views[bias.name].copy_(depth * others)
+    return changed
+
+
+def _head(task: Task) -> tuple[Slot, Slot]:
+    """Where weight and bias of the last layer lie."""
+    weight, bias = task.layout.trainable[-2:]
+    return weight, bias
