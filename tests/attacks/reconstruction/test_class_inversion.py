@@ -27,6 +27,7 @@ def recognised(task, row):
     return int((alike.argmax(1) == torch.arange(10)).sum())
 
 
+@pytest.mark.slow
 def test_a_trained_model_shows_its_classes_and_an_untrained_one_does_not(task):
     trained = fl.run(task, "fedavg", rounds=5, local={"lr": 0.1, "epochs": 2}, eval_every=0).row
     assert recognised(task, trained) >= 9
