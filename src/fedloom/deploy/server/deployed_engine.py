@@ -75,6 +75,8 @@ class DeployedEngine:
         self.excluded: list[dict[str, Any]] = []
         self.remarks: list[dict[str, Any]] = []
         self.exhausted: set[int] = set()
+        self.approval: Tensors = {}
+        """What goes with every request where a new run needs an approver: a site may hear of the run late."""
         self.pending = PendingRequests(transport, roster, settings, self._exclude)
         self.accepted: dict[int, str] = {}
         """The tickets of the accepted answers of an exchange, by client; empty if the client keeps no state."""
@@ -265,7 +267,7 @@ class DeployedEngine:
                 self.sample_counts,
                 self.forms.most_steps(sizes),
             )
-            data = pack(request, tensors)
+            data = pack(request, tensors | self.approval)
             self.pending.send(SentRequest(client, node.number, request, data, expected, time.time()))
 
     def _receive(self, sent: SentRequest, reply: ReceivedMessage, results: dict[int, Tensors]) -> None:
