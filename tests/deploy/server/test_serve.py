@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+import fedloom
 from fedloom.core.errors import FedloomError
 from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy import saved_model as saved
@@ -39,6 +40,7 @@ from support.local_transport import (
     LocalTransport,
     Plan,
     Sent,
+    change_answer,
     node_keys,
     quick,
     simulate,
@@ -326,6 +328,33 @@ def test_a_new_run_has_the_sites_of_now_and_those_of_before_take_part(tmp_path):
     assert play() == {1: {0, 1, 2}, 2: {0, 1, 2}}
     asked = json.loads((sites[0] / "asked.json").read_text())
     assert (len(asked["past"]), asked["kinds"]["update"]["rounds"]) == (1, 2)
+
+
+def test_sites_are_upgraded_one_at_a_time_during_a_run_and_the_result_is_the_simulators(
+    deploy_folder, open_sites, tmp_path
+):
+    """South comes back from its upgrade in the second round."""
+    transport, folder = fresh(deploy_folder, open_sites, tmp_path)
+
+    def upgrade(sent: Sent) -> bytes:
+        if sent.request.kind == "score" and sent.request.round == 1:
+            transport.since[SOUTH] = 2.0  # it was away for a moment between two rounds
+        if sent.request.kind != "hello" or sent.node != SOUTH or transport.since[SOUTH] == 1.0:
+            return sent.answer
+        answer, _ = unpack(sent.answer, SiteAnswer, 1 << 40)
+        return change_answer(sent, about=answer.about | {"fedloom": "9.8.7"})
+
+    transport.meddle = upgrade
+    serve(transport, folder)
+    run = folder / "run"
+    assert json.loads((run / "outcome.json").read_text()) == {"stopped": None}
+    simulate(Plan.of("fedrep", rounds=2, eval_every=1), folder=tmp_path / "simulated")
+    assert (run / "metrics.jsonl").read_text() == (tmp_path / "simulated" / "metrics.jsonl").read_text()
+    entries = read_audit(folder).entries
+    south = [one for one in entries if one.get("site") == "south" and one["what"] == "site connected"]
+    assert [one["version"] for one in south] == [fedloom.__version__, "9.8.7"]
+    assert "differs" not in south[0]
+    assert south[1]["differs"].startswith("runs fedloom 9.8.7, and the server ")
 
 
 def test_an_operator_who_changes_the_server_begins_no_run_that_the_approver_has_not_signed(tmp_path, monkeypatch):

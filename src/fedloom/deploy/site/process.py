@@ -36,6 +36,7 @@ from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.relay_requests import INTRODUCTION, to_tensor
 from fedloom.deploy.protocol.reply_forms import ReplyForms
 from fedloom.deploy.protocol.sum_requests import read_sum
+from fedloom.deploy.protocol.versions import PROTOCOL
 from fedloom.deploy.protocol.wire import (
     REFUSED,
     RejectedMessage,
@@ -223,6 +224,7 @@ class SiteProcess:
         return {
             "name": self.settings.name,
             "fedloom": fedloom.__version__,
+            "protocol": PROTOCOL,
             "torch": str(torch.__version__),
             "digest": self.policy.digest,
             **parts,
