@@ -191,7 +191,7 @@ def prepare_deployed_run(blueprint: Blueprint, roster: Roster, settings: ServerS
         prepared.composition,
         execution=replace(prepared.composition.execution, cohort=1),
         scored_together=1,
-        quorum=max(settings.min_clients, prepared.config.aggregation.least_clients),
+        quorum=settings.min_clients,
         retries=settings.retries,
         screen=RelativeBounds(settings.max_ratio, ChangeClip(settings.clip_ratio, settings.clip_against)),
         present=roster.present,
