@@ -14,7 +14,9 @@ from fedloom.aggregation.krum import Krum as Krum
 from fedloom.aggregation.krum import MultiKrum as MultiKrum
 from fedloom.aggregation.mean import Mean as Mean
 from fedloom.aggregation.median import Median as Median
+from fedloom.aggregation.nnm import NNM as NNM
 from fedloom.aggregation.norm_bounding import NormBounding as NormBounding
+from fedloom.aggregation.pca import PCA as PCA
 from fedloom.aggregation.robust_rule import RobustRule as RobustRule
 from fedloom.aggregation.robust_rule import ShareRule as ShareRule
 from fedloom.aggregation.server_optimizer import ServerOptimizer as ServerOptimizer
@@ -23,7 +25,15 @@ from fedloom.api.compare import Comparison as Comparison
 from fedloom.api.plot import plot as plot
 from fedloom.api.report import report as report
 from fedloom.attacks.alie import ALIE as ALIE
+from fedloom.attacks.backdoor import Backdoor as Backdoor
+from fedloom.attacks.free_rider import FreeRider as FreeRider
+from fedloom.attacks.gaussian_noise import GaussianNoise as GaussianNoise
+from fedloom.attacks.ipm import IPM as IPM
+from fedloom.attacks.label_flipping import LabelFlipping as LabelFlipping
+from fedloom.attacks.min_max import MinMax as MinMax
+from fedloom.attacks.min_max import MinSum as MinSum
 from fedloom.attacks.sign_flipping import SignFlipping as SignFlipping
+from fedloom.attacks.sybils import Sybils as Sybils
 from fedloom.channel.cmfl import CMFL as CMFL
 from fedloom.channel.downlink import Downlink as Downlink
 from fedloom.channel.halfprecision import HalfPrecision as HalfPrecision

@@ -61,7 +61,7 @@ def test_hostile_clients_are_drawn_by_the_seed():
         ("fedavg", {"name": "signflipping", "scale": 0}, "scale=0 in attack signflipping: it must be above 0"),
         ("fedavg", {"name": "signflipping", "fraction": 2}, "at most 1"),
         ("fedavg", {"name": "signflipping", "clients": [99]}, "no client 99 takes part in training"),
-        ("fedavg", {"name": "signflipping", "fraction": 0}, "above 0"),
+        ("fedavg", {"name": "signflipping", "fraction": -0.1}, "at least 0"),
         ("fedavg", {"name": "signflipping", "clients": []}, r"clients=\[\] .*: it must have at least 1 entry"),
         ("fedavg", [], "is not an attack"),
         ("fedproto", {"name": "signflipping"}, "signflipping changes the updates .* fedproto sends no update"),

@@ -1,9 +1,10 @@
-"""Aggregators that act in turn: all but the last say how far they trust each client, and the last makes the row.
+"""Aggregators in turn: all but the last mix rows or say how far they trust each client, and the last makes the row.
 
 ``aggregation = ["foolsgold", "multikrum"]``: FoolsGold finds sybils, which Multi-Krum takes for honest clients that
 agree, and Multi-Krum a single hostile client, which FoolsGold cannot see. Clients whom an earlier rule does not trust
 at all are left out of what the next one gets; the weights of the others are multiplied by the trust in them, for rules
 that use weights. A robust rule uses none: there a client counts, or it does not. If nobody is trusted, nothing changes.
+A rule that mixes (``nnm``) hands on other rows, one for each client.
 
 Each rule states its own facts: what any of them needs, the run has to have. A rule behind another gets fewer rows, and
 may withstand fewer hostile ones among them than its settings promise; the record of the round has it then.
@@ -31,7 +32,7 @@ class AggregatorChain(Aggregator):
     """Rules that act in turn.
 
     Args:
-        rules: The rules, in order: all but the last have ``trust``.
+        rules: The rules, in order: all but the last have ``trust`` or ``mix``.
     """
 
     rules: tuple[Aggregator, ...]
@@ -80,19 +81,24 @@ class AggregatorChain(Aggregator):
     def check(self, algorithm: Algorithm, task: Task) -> None:
         """Let each rule refuse what it cannot serve; one that makes a row can only be the last."""
         for rule, behind in zip(self.rules, self.rules[1:], strict=False):
-            if type(rule).trust is Aggregator.trust:
+            if type(rule).trust is Aggregator.trust and type(rule).mix is Aggregator.mix:
                 raise FedloomError(
                     f"aggregation: {rule.name} makes one row and leaves nothing for {behind.name}: only rules that say "
-                    f"how far they trust each client, such as foolsgold, can stand before another."
+                    f"how far they trust each client, such as foolsgold, or that mix rows, such as nnm, can stand "
+                    "before another."
                 )
         for rule in self.rules:
             rule.check(algorithm, task)
 
     def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
-        """The row that the last rule makes of the clients whom the others trust."""
+        """The row that the last rule makes of what the others leave of the clients' rows."""
         memory, (*earlier, last) = context.memory, self.rules
         for place, rule in enumerate(earlier):
             context = replace(context, memory=_memory_of(place, memory))
+            if type(rule).mix is not Aggregator.mix:
+                context.note_tolerated(rule, len(rows))
+                rows = rule.mix(rows, context)
+                continue
             trust = rule.trust(rows, context).to(weights)
             _remember(place, context, memory)
             places = trust.nonzero().flatten()

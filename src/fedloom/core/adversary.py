@@ -5,10 +5,11 @@ An attack overrides what it needs:
 ================  =======================================  ===================================
 who               acts on                                  looks at
 ================  =======================================  ===================================
-hostile clients   their data: ``poison_task``              what they get: ``look_at_message``
+hostile clients   their samples: ``poison_samples``        what they get: ``look_at_message``
                   their reply: ``poison_update``
-                  their replies, as one: ``collude``
+                  their replies, as one: ``collude``,    what others sent: ``collude_against``
 the server        what it sends: ``poison_message``        what it gets: ``look_at_replies``
+everybody                                                  the model of a scored round: ``measure``
 ================  =======================================  ===================================
 
 All of it is keyed by the run's seed, so that a run with an adversary is as reproducible as one without.
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
 from annotated_types import MinLen
@@ -31,7 +32,7 @@ from fedloom.core.facts import ADVERSARY_PROMISES, Fact, Facts, Promises
 from fedloom.core.message import Message, Replies, Wave
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.server_context import ServerContext
-from fedloom.core.settings import PositiveShare, WholeNumber, check_settings
+from fedloom.core.settings import Count, Share, WholeNumber, check_settings
 from fedloom.core.task import Task
 
 
@@ -41,7 +42,11 @@ class Adversary:
 
     Args:
         clients: The numbers of the hostile clients; by default they are drawn by the run's seed.
-        fraction: The share of hostile clients if ``clients`` does not name them, rounded up.
+        fraction: The share of hostile clients if ``clients`` does not name them, rounded up; with 0 nobody is.
+        groups: Groups of clients who turn hostile together, such as FedSeq's given ``chains``; ``fraction`` is then
+            the share of hostile groups.
+        start: The first round of the attack.
+        stop: Its last round; by default the run's. With ``stop = start`` it is one shot.
     """
 
     __pydantic_config__ = {"extra": "forbid"}  # noqa: RUF012
@@ -57,15 +62,38 @@ class Adversary:
     """The fewest hostile clients of a wave with whom ``collude`` does anything."""
 
     clients: Annotated[list[WholeNumber], MinLen(1)] | None = None
-    fraction: PositiveShare = 0.2
+    fraction: Share = 0.2
+    groups: Annotated[list[list[WholeNumber]], MinLen(1)] | None = field(default=None, kw_only=True)
+    start: Count = field(default=1, kw_only=True)
+    stop: Count | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         check_settings(self)
+        name = type(self).__name__.lower()
+        if self.stop is not None and self.stop < self.start:
+            raise FedloomError(f"{name}: stop={self.stop}: the attack starts in round {self.start}, stop it later.")
+        if self.groups is not None and self.clients is not None:
+            raise FedloomError(f"{name}: clients and groups both say who is hostile: leave one of them out.")
+
+    @property
+    def acts_on_data(self) -> bool:
+        """Whether it changes what hostile clients train on."""
+        kind = type(self)
+        hooks = ("poison_samples", "poison_task")
+        return any(getattr(kind, hook) is not getattr(Adversary, hook) for hook in hooks)
+
+    def acts_in(self, round_number: int) -> bool:
+        """Whether the attack goes on in a round.
+
+        Args:
+            round_number: The round, counted from 1; 0 is what a method does before.
+        """
+        return self.start <= max(round_number, 1) <= (self.stop or math.inf)
 
     def _derived_facts(self) -> tuple[Facts, Facts]:
         """An attack that looks at replies, agrees on them, or changes messages needs a server that reads models."""
         kind = type(self)
-        hooks = ("collude", "look_at_replies", "poison_message")
+        hooks = ("collude", "collude_against", "look_at_replies", "poison_message")
         reads = any(getattr(kind, hook) is not getattr(Adversary, hook) for hook in hooks)
         why = "looks at models, or changes them, at the server: leave out one of the two"
         return ({Fact.READABLE: why} if reads else {}), {}
@@ -82,9 +110,20 @@ class Adversary:
             if strange:
                 raise FedloomError(f"adversary: no client {strange[0]} takes part in training: name other clients.")
             return frozenset(self.clients)
+        if self.groups is not None:
+            return self._hostile_groups(set(participants), seed)
         number = math.ceil(self.fraction * len(participants) - 1e-9)
         drawn = numpy_generator(seed, "adversary").choice(len(participants), number, replace=False)
         return frozenset(int(participants[place]) for place in drawn)
+
+    def _hostile_groups(self, participants: set[int], seed: int) -> frozenset[int]:
+        groups = self.groups or []
+        strange = [client for group in groups for client in group if client not in participants]
+        if strange:
+            raise FedloomError(f"adversary: no client {strange[0]} takes part in training: name others in groups.")
+        number = math.ceil(self.fraction * len(groups) - 1e-9)
+        drawn = numpy_generator(seed, "adversary").choice(len(groups), number, replace=False)
+        return frozenset(client for place in drawn for client in groups[place])
 
     def check(self, algorithm: Algorithm, task: Task) -> None:
         """Raise a ``FedloomError`` for a method or a task that this attack cannot act on, before any work is done.
@@ -93,8 +132,24 @@ class Adversary:
             algorithm: The method of the run.
         """
 
+    def poison_samples(self, samples: Mapping[str, Tensor], client: int, task: Task, seed: int) -> Mapping[str, Tensor]:
+        """The training samples of a hostile client as it trains on them while the attack goes on.
+
+        Test and validation parts stay as they are, and so do the samples of others, also where they are the same.
+
+        Args:
+            samples: Its samples: the rows of each column of the federation, before ``task.prepare``.
+            client: The client.
+            task: The task as honest clients have it.
+            seed: The seed of the run.
+
+        Returns:
+            As many samples, in the same order and of the same types; columns that do not change may be left out.
+        """
+        return {}
+
     def poison_task(self, task: Task, hostile: frozenset[int], seed: int) -> Task:
-        """The task with the data of hostile clients changed.
+        """The task with anything of it changed, in all rounds; ``poison_samples`` is enough for most attacks.
 
         Args:
             hostile: The hostile clients.
@@ -123,6 +178,16 @@ class Adversary:
             clients: How many clients answered in all.
         """
         return changes
+
+    def collude_against(self, name: str, changes: Tensor, others: Tensor) -> Tensor:
+        """The same for hostile clients who know what the others of the wave sent; by default they know only their own.
+
+        Args:
+            name: The name of the reply's tensor.
+            changes: The change of each hostile client that answered, in the order of the wave.
+            others: The change of each other client that answered.
+        """
+        return self.collude(name, changes, len(changes) + len(others))
 
     def look_at_message(self, message: Message, cohort: Cohort, hostile: Tensor) -> None:
         """Let hostile clients see what they got.
@@ -153,5 +218,17 @@ class Adversary:
         Args:
             wave: What was sent, to the clients that answered.
             replies: What they answered.
+        """
+        return {}
+
+    def measure(self, row: Tensor, context: ServerContext, hostile: frozenset[int]) -> Mapping[str, float]:
+        """How far the attack got with the shared model of a scored round, on samples that no client trains on.
+
+        What it returns is recorded as ``adversary/NAME``.
+
+        Args:
+            row: The model.
+            context: What the server has in this round.
+            hostile: The hostile clients.
         """
         return {}

@@ -117,6 +117,17 @@ class Aggregator:
         """
         raise TypeError(f"{type(self).__name__} has no trust")
 
+    def mix(self, rows: Tensor, context: AggregationContext) -> Tensor:
+        """The rows that the next aggregator gets in the place of clients', by one that may stand before another.
+
+        Most aggregators have no such function: they make one row, and can only be the last.
+
+        Args:
+            rows: A row per client, in client order.
+            context: As in ``__call__``.
+        """
+        raise TypeError(f"{type(self).__name__} has no mix")
+
     def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
         """The row that stands for all of them.
 

@@ -104,8 +104,11 @@ STEP_PROMISES: Promises = {
     )
 }
 ADVERSARY_PROMISES: Promises = {
-    Fact.ONLY_SUMS: (frozenset({"collude", "look_at_replies"}), "looks at single updates: leave out one of the two"),
-    Fact.HIDDEN_DRAWS: (frozenset({"collude", "look_at_replies"}), "looks at single updates"),
+    Fact.ONLY_SUMS: (
+        frozenset({"collude", "collude_against", "look_at_replies"}),
+        "looks at single updates: leave out one of the two",
+    ),
+    Fact.HIDDEN_DRAWS: (frozenset({"collude", "collude_against", "look_at_replies"}), "looks at single updates"),
     Fact.SAME_START: (frozenset({"poison_message"}), "may send other bytes to each client: leave out one of the two"),
 }
 IMPLIED = {Fact.ONLY_MEANS: Fact.ONLY_SUMS}

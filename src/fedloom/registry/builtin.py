@@ -81,6 +81,8 @@ AGGREGATORS: dict[str, str] = {
     "foolsgold": "fedloom.aggregation.foolsgold:FoolsGold",
     "fltrust": "fedloom.aggregation.fltrust:FLTrust",
     "dnc": "fedloom.aggregation.dnc:DnC",
+    "nnm": "fedloom.aggregation.nnm:NNM",
+    "pca": "fedloom.aggregation.pca:PCA",
 }
 
 CHANNEL_STEPS: dict[str, str] = {
@@ -104,7 +106,15 @@ CHANNEL_STEPS: dict[str, str] = {
 
 ATTACKS: dict[str, str] = {
     "signflipping": "fedloom.attacks.sign_flipping:SignFlipping",
+    "gaussiannoise": "fedloom.attacks.gaussian_noise:GaussianNoise",
     "alie": "fedloom.attacks.alie:ALIE",
+    "ipm": "fedloom.attacks.ipm:IPM",
+    "minmax": "fedloom.attacks.min_max:MinMax",
+    "minsum": "fedloom.attacks.min_max:MinSum",
+    "labelflipping": "fedloom.attacks.label_flipping:LabelFlipping",
+    "sybils": "fedloom.attacks.sybils:Sybils",
+    "backdoor": "fedloom.attacks.backdoor:Backdoor",
+    "freerider": "fedloom.attacks.free_rider:FreeRider",
 }
 
 PREDICTION_STAGES: dict[str, str] = {

@@ -41,7 +41,7 @@ def is_scored(run: Composition, number: int, over: bool = False) -> bool:
 def score_models(run: Composition, engine: Engine, state: RunState) -> tuple[dict[str, float], list[dict[str, Any]]]:
     """Score the models as they stand: named numbers, and a row per scored client."""
     federation = run.task.federation.at(state.round)
-    metrics = _score_shared_model(run, engine, state, federation)
+    metrics = _score_shared_model(run, engine, state, federation) | _measure_attack(run, state)
     ids, columns, totals = _score_clients(run, engine, state, federation)
     if not ids:
         check_values(run, state.round, metrics.values())
@@ -175,6 +175,13 @@ def _score_shared_model(
         added = torch.stack([result[f"metric/{metric.name}"][0] for result in results]).sum(0)
         scored |= _entry(f"global_model/global_test/{metric.name}", value_of(metric, added))
     return scored
+
+
+def _measure_attack(run: Composition, state: RunState) -> dict[str, float]:
+    """How far an attack got with the shared model, if there is an attack that measures it and a model to measure."""
+    if run.hostile is None or not (holds(Fact.WHOLE_MODEL, run.algorithm) and "row" in state.server):
+        return {}
+    return run.hostile.measure(state.server["row"], run.context(state.round))
 
 
 def scored_clients(run: Composition, federation: FederationView) -> Sequence[int]:

@@ -42,14 +42,20 @@ class HostileClients:
     @property
     def clients_collude(self) -> bool:
         """Whether hostile clients agree on what they send."""
-        return type(self.adversary).collude is not Adversary.collude
+        kind = type(self.adversary)
+        return kind.collude is not Adversary.collude or kind.collude_against is not Adversary.collude_against
 
     def poison_task(self, task: Task, seed: int) -> Task:
-        """The task with the data of hostile clients changed. Too few of them for their attack are refused."""
+        """The task as ``poison_task`` of the attack changes it. Too few of them for their attack are refused."""
         self._check_colluders(task)
         poisoned = self.adversary.poison_task(task, self.members, seed)
         if not isinstance(poisoned, Task):
             raise FedloomError(f"{self._name}: poison_task must return a task, got {poisoned!r}.")
+        if poisoned is not task and (self.adversary.start > 1 or self.adversary.stop is not None):
+            raise FedloomError(
+                f"{self._name}: poison_task changes the task of all rounds: leave start and stop out, or change the "
+                "samples of a client by poison_samples, which keeps to them."
+            )
         return poisoned
 
     def attack(self, algorithm: Algorithm, reply: Reply, message: Message, cohort: Cohort) -> Reply:
@@ -58,7 +64,7 @@ class HostileClients:
         if not bool(hostile.any()):
             return reply
         self.adversary.look_at_message(message, cohort, hostile)
-        if not holds(Fact.UPDATES, algorithm):
+        if not self.adversary.acts_in(cohort.round) or not holds(Fact.UPDATES, algorithm):
             return reply
         tensors = dict(reply.tensors)
         for name in Channel(algorithm).update_names(tensors, message):
@@ -72,17 +78,21 @@ class HostileClients:
             tensors[name] = torch.where(hostile[:, None], poisoned, tensors[name])
         return replace(reply, tensors=tensors)
 
-    def collude(self, algorithm: Algorithm, wave: Wave, replies: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def collude(
+        self, algorithm: Algorithm, wave: Wave, replies: Mapping[str, Tensor], round_number: int
+    ) -> dict[str, Tensor]:
         """The replies of a wave, decoded, with what its hostile clients agreed on; other rows keep their bytes."""
-        places = torch.tensor([place for place, client in enumerate(wave.ids) if client in self.members])
-        found = dict(replies)
-        if not len(places) or not holds(Fact.UPDATES, algorithm):
+        is_hostile = torch.tensor([client in self.members for client in wave.ids])
+        places, found = is_hostile.nonzero().flatten(), dict(replies)
+        if not len(places) or not holds(Fact.UPDATES, algorithm) or not self.adversary.acts_in(round_number):
             return found
         self._warn_of_few(len(places))
         message, own = wave.message.for_clients(places), {name: tensor[places] for name, tensor in replies.items()}
+        honest = (~is_hostile).nonzero().flatten()
+        theirs, others = wave.message.for_clients(honest), {name: tensor[honest] for name, tensor in replies.items()}
         for name in Channel(algorithm).update_names(own, message):
             changes = change_of(algorithm, name, message, own)
-            agreed = self.adversary.collude(name, changes, len(wave.ids))
+            agreed = self.adversary.collude_against(name, changes, change_of(algorithm, name, theirs, others))
             if agreed is changes:
                 continue
             self._check_changes("collude", name, agreed, changes)
@@ -92,6 +102,8 @@ class HostileClients:
 
     def poison_wave(self, wave: Wave, context: ServerContext) -> Wave:
         """The wave as the server sends it."""
+        if not self.adversary.acts_in(context.round):
+            return wave
         message = self.adversary.poison_message(wave, context)
         if not isinstance(message, Message):
             raise FedloomError(f"{self._name}: poison_message must return a message, got {message!r}.")
@@ -99,8 +111,11 @@ class HostileClients:
 
     def findings(self, wave: Wave, replies: Replies) -> dict[str, float]:
         """What the server finds in what it sent and got, by the names of the records."""
-        found = self.adversary.look_at_replies(wave, replies) or {}
-        return {f"adversary/{name}": float(value) for name, value in found.items() if math.isfinite(value)}
+        return _recorded(self.adversary.look_at_replies(wave, replies) or {})
+
+    def measure(self, row: Tensor, context: ServerContext) -> dict[str, float]:
+        """How far the attack got with a model, by the names of the records."""
+        return _recorded(self.adversary.measure(row, context, self.members) or {})
 
     @property
     def _name(self) -> str:
@@ -136,3 +151,8 @@ class HostileClients:
                 f"{self._name}: {hook} makes {made} of the changes of {name}, of shape {tuple(changes.shape)}: "
                 "return a row for each of these clients."
             )
+
+
+def _recorded(found: Mapping[str, float]) -> dict[str, float]:
+    """What is recorded of what an attack found: numbers that are finite."""
+    return {f"adversary/{name}": float(value) for name, value in found.items() if math.isfinite(value)}

@@ -42,6 +42,7 @@ from fedloom.rounds.training_task import training_task
 from fedloom.runs.folder.fingerprint import fingerprint
 from fedloom.runs.model_warnings import warn_of_model
 from fedloom.runs.part_checks import check_parts, fewest_participants
+from fedloom.runs.poisoned_task import poisoned_task
 from fedloom.runs.start_model import model_digest, with_start
 from fedloom.runs.trial import check_devices, try_models, try_sample_gradients
 from fedloom.training.execution import Execution, decide
@@ -97,7 +98,7 @@ def prepare(
         if config.sample_privacy is not None:
             try_sample_gradients(training)
         # After all checks: they and the accounting are about the data that honest clients would have.
-        task = task if hostile is None else hostile.poison_task(task, config.seed)
+        task = task if hostile is None else poisoned_task(task, hostile, config.seed)
     composition = Composition(
         task=task,
         algorithm=algorithm,
@@ -216,16 +217,22 @@ def held_out_clients(config: RunConfig, clients: int) -> tuple[int, ...]:
 
 
 def hostile_clients(config: RunConfig, clients: int) -> HostileClients | None:
-    """The hostile clients of a run, if it has an adversary.
+    """The hostile clients of a run; None if nobody is hostile, which is the plain run.
 
     Args:
         clients: How many clients the federation has.
     """
-    if config.adversary is None:
+    attack = config.adversary
+    if attack is None:
         return None
+    if attack.start > config.rounds:
+        raise FedloomError(
+            f"adversary: the attack starts in round {attack.start}, and the run has {config.rounds}: start it earlier."
+        )
     held_out = held_out_clients(config, clients)
     participants = [client for client in range(clients) if client not in held_out]
-    return HostileClients(config.adversary, config.adversary.members(participants, config.seed))
+    hostile = HostileClients(attack, attack.members(participants, config.seed))
+    return hostile if hostile.members or hostile.server_is_hostile else None
 
 
 def _with_start(task: Task, config: RunConfig) -> tuple[Task, dict[str, str]]:

@@ -44,6 +44,7 @@ from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.runs.folder.checkpoint import load_tensors
 from fedloom.runs.folder.fingerprint import hash_tensor
 from fedloom.runs.folder.old_folders import with_new_keys
+from fedloom.runs.poisoned_task import poisoned_task
 from fedloom.runs.prepare import (
     Prepared,
     channel_steps,
@@ -270,7 +271,7 @@ class Blueprint:
         task = algorithm.adapt_task(task)
         hostile = hostile_clients(config, len(self.sites))
         if hostile is not None:
-            task = hostile.poison_task(task, config.seed)
+            task = poisoned_task(task, hostile, config.seed)
         execution, executions = executions_of(task, config)
         trainer = LocalTrainer(task, execution.name)
         each = [LocalTrainer(task.of_architecture(number), one.name) for number, one in enumerate(executions)]

@@ -45,4 +45,5 @@ class Collusion(Station):
 
     def take_back(self, answers: Answers, round: RoundContext) -> Answers:
         """The answers with what hostile clients agreed on; those of others keep their bytes."""
-        return replace(answers, decoded=self.hostile.collude(round.run.algorithm, answers.wave, answers.reply))
+        agreed = self.hostile.collude(round.run.algorithm, answers.wave, answers.reply, round.number)
+        return replace(answers, decoded=agreed)

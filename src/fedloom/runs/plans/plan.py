@@ -20,7 +20,6 @@ import fedloom
 from fedloom.config.resolve import method_from_config, resolve, task_from_config
 from fedloom.config.schema import RunConfig, to_toml
 from fedloom.config.settings import DEFAULT_ROUNDS
-from fedloom.core.adversary import Adversary
 from fedloom.core.algorithm import Algorithm, exchanges
 from fedloom.core.errors import FedloomError, unwritable
 from fedloom.core.task import Task, check_task
@@ -139,7 +138,7 @@ def without_idle_parts(config: RunConfig, algorithm: Algorithm) -> RunConfig:
         "federated_dropout": None,
         "aggregation": RunConfig().aggregation,
     }
-    if config.adversary is not None and type(config.adversary).poison_task is Adversary.poison_task:
+    if config.adversary is not None and not config.adversary.acts_on_data:
         idle["adversary"] = None
     return config.model_copy(update=idle)
 
