@@ -73,7 +73,7 @@ class RunApprovals:
             approval: What came with the request.
             count: What the server has asked so far.
         """
-        if not has_approver(self.folder) or run == self._going_on(count):
+        if run == self._going_on(count) or not has_approver(self.folder):
             return False
         if run in (*self.runs, *count.past):
             raise Refused("its run is over, since a later one has begun, and an approval is for one run")
