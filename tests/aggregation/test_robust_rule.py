@@ -7,6 +7,7 @@ import torch
 
 import fedloom as fl
 from fedloom.aggregation.centred_clipping import CentredClipping
+from fedloom.aggregation.chain import AggregatorChain
 from fedloom.aggregation.krum import Krum
 from fedloom.aggregation.median import Median
 from fedloom.aggregation.robust_rule import RobustRule, ShareRule
@@ -126,3 +127,26 @@ def test_each_cluster_has_a_memory_of_its_own():
     task = fl.task("digits", clients=6)
     history = fl.run(task, "ifca:clusters=2", rounds=3, aggregation="centredclipping", eval_every=3)
     assert history.stopped is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "clients", "gone", "does"),
+    [
+        (TrimmedMean(share=0.2), 5, 1, True),  # f = 1 of 5 becomes 0 of 4
+        (TrimmedMean(share=0.2), 5, 2, False),  # more than f
+        (TrimmedMean(share=0.2), 8, 2, True),  # more than f, and still as many as for any round
+        (TrimmedMean(share=0.2), 1, 1, False),  # nobody is left
+        (Krum(share=0.4), 7, 1, True),  # f = 2 of 7 becomes 1 of 6: 6 >= 2 + 3
+        (Krum(share=0.4), 7, 2, True),  # f = 0 of 5
+        (Krum(share=0.4), 6, 1, True),  # it bears 1 of 6, which becomes 0 of 5
+        (Krum(share=0.4), 4, 1, False),  # it bears nobody of 4
+        (TrimmedMean(share=0.2, bucket=2), 5, 1, True),  # three buckets bear one
+        (Median(), 3, 1, True),
+        (Median(), 4, 2, False),
+        (Median(bucket=2), 5, 1, True),
+        (CentredClipping(), 2, 1, True),  # it promises no number, and needs one client
+    ],
+)
+def test_a_rule_has_as_many_fewer_to_withstand_as_are_known_and_gone(rule, clients, gone, does):
+    assert rule.withstands_rest(clients, gone) is does
+    assert AggregatorChain((rule,)).withstands_rest(clients, gone) is does

@@ -25,6 +25,8 @@ from support.synthetic import small_task
 class Notes:
     """An engine that only notes who was left out."""
 
+    broken = ()
+
     def __init__(self):
         self.excluded = []
 

@@ -66,6 +66,10 @@ class AggregatorChain(Aggregator):
         """What the last rule withstands of all; of those that are left it is noted when they are known."""
         return self.rules[-1].tolerated(clients)
 
+    def withstands_rest(self, clients: int, gone: int) -> bool:
+        """Whether each of its rules does."""
+        return all(rule.withstands_rest(clients, gone) for rule in self.rules)
+
     def planned(self, plan: PlannedRun) -> Self:
         """The same, with what follows from the run for each rule."""
         return replace(self, rules=tuple(rule.planned(plan) for rule in self.rules))

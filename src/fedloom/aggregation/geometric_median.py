@@ -44,6 +44,14 @@ class GeometricMedian(RobustRule):
         """Three buckets: of two rows every point between them is a median."""
         return 2 * self.bucket + 1
 
+    def hostile(self, rows: int) -> int:
+        """Fewer than half of the rows.
+
+        Args:
+            rows: How many rows there are.
+        """
+        return max(0, rows - 1) // 2
+
     def rule(self, rows: Tensor, context: AggregationContext) -> Tensor:
         """Weiszfeld's iteration from the coordinate-wise median."""
         median = rows.median(0).values  # of an even number the lower one: it only has to be amid the honest rows

@@ -42,6 +42,14 @@ class Median(RobustRule):
         """Three buckets: the median of two rows is their mean."""
         return 2 * self.bucket + 1
 
+    def hostile(self, rows: int) -> int:
+        """Fewer than half of the rows.
+
+        Args:
+            rows: How many rows there are.
+        """
+        return max(0, rows - 1) // 2
+
     def rule(self, rows: Tensor, context: AggregationContext) -> Tensor:
         """The coordinate-wise median."""
         return coordinate_median(rows)

@@ -49,6 +49,30 @@ class RobustRule(Aggregator):
         seen = self.in_buckets(cut_sizes(rows), context)
         return as_finite(self.rule(seen, context), rows)
 
+    def hostile(self, rows: int) -> int:
+        """How many hostile ones among a number of rows it is prepared for; 0 for a rule that promises no number.
+
+        Args:
+            rows: How many rows there are.
+        """
+        return 0
+
+    def withstands_rest(self, clients: int, gone: int) -> bool:
+        """Whether its condition holds for the rest with as many fewer hostile ones as are gone.
+
+        Of n clients it withstands f. If one of them is known to be hostile and is gone, the others, n - 1, are to be
+        withstood with f - 1 hostile ones among them. Where more are gone than it withstands, nothing was promised, and
+        the rest is to be as many as for any round.
+
+        Args:
+            clients: How many clients sent something.
+            gone: How many of them sent what is no number, and do not count.
+        """
+        left = self.hostile(self._rows(clients)) - gone
+        if left < 0:
+            return super().withstands_rest(clients, gone)
+        return clients > gone and self.hostile(self._rows(clients - gone)) >= left
+
     def in_buckets(self, rows: Tensor, context: AggregationContext) -> Tensor:
         """The means of randomly drawn buckets; the rows themselves if a bucket is one client.
 
@@ -60,6 +84,10 @@ class RobustRule(Aggregator):
             return rows
         order = torch.randperm(len(rows), generator=context.generator("bucketing"))
         return torch.stack([rows[places].mean(0) for places in torch.split(order, self.bucket)])
+
+    def _rows(self, clients: int) -> int:
+        """How many rows the rule sees of a number of clients."""
+        return -(-clients // self.bucket)
 
 
 @dataclass(frozen=True)
@@ -90,12 +118,12 @@ class ShareRule(RobustRule):
         clients, rows, (times, plus) = 1, 1, self.bound
         while rows < times * self._claim(rows) + plus or (self.share and not self._claim(rows)):
             clients += 1
-            rows = -(-clients // self.bucket)
+            rows = self._rows(clients)
         return clients
 
     def tolerated(self, clients: int) -> int | None:
         """Fewer than the share, or none where the share is less than one client."""
-        rows = -(-clients // self.bucket)
+        rows = self._rows(clients)
         found = self.hostile(rows)
         return found if self.share and found < max(1, self._claim(rows)) else None
 

@@ -79,6 +79,15 @@ class Aggregator:
         """
         return 0 if clients < self.least_clients else None
 
+    def withstands_rest(self, clients: int, gone: int) -> bool:
+        """Whether it does what it promises once clients are known to be hostile or broken, and are gone.
+
+        Args:
+            clients: How many clients sent something.
+            gone: How many of them sent what is no number, and do not count.
+        """
+        return clients - gone >= self.least_clients
+
     def ledger(self, plan: PlannedRun) -> Privacy | None:
         """The ledger of what clients spend of their privacy, if the aggregator adds noise; None for most.
 

@@ -28,6 +28,7 @@ from fedloom.core.relays import RELAY
 from fedloom.core.task import Task
 from fedloom.deploy.explanation import SCORING, SELECTION, WORK, Exchange, Explanation, SentTensor
 from fedloom.deploy.protocol.reply_forms import first_two, with_few_samples
+from fedloom.deploy.protocol.versions import PROTOCOL
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack
 from fedloom.deploy.server_limits import limit_sentences
 from fedloom.deploy.settings import ServerSettings
@@ -229,6 +230,7 @@ def _sent_tensor(name: str, tensor: Tensor, meaning: str, counted: bool) -> Sent
 
 def _greeting_answer() -> SiteAnswer:
     """What a site's answer to the greeting looks like."""
-    sizes: dict[str, str | int] = dict.fromkeys(("train", "valid", "test", "points"), 1000)
-    about = {"name": "site-1", "fedloom": fedloom.__version__, "torch": str(torch.__version__), "digest": "0" * 32}
-    return SiteAnswer(run="0" * 32, ticket="0" * 32, client=0, round=0, about={**about, **sizes})
+    sizes = dict.fromkeys(("train", "valid", "test", "points"), 1000)
+    about: dict[str, str | int] = {"name": "site-1", "fedloom": fedloom.__version__, "protocol": PROTOCOL}
+    about |= {"torch": str(torch.__version__), "digest": "0" * 32, **sizes}
+    return SiteAnswer(run="0" * 32, ticket="0" * 32, client=0, round=0, about=about)

@@ -11,7 +11,7 @@ from fedloom.config.trusted_code import NO_CODE, TrustedCode
 from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy.explain import explain
 from fedloom.deploy.explanation import SCORING, SELECTION, WORK, Exchange, Explanation, SentTensor
-from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
+from fedloom.deploy.participant_folder import APPROVER_FILE, SERVER_FILE, SITE_FILE
 from fedloom.deploy.protocol.blueprint import CONFIG, Blueprint
 from fedloom.deploy.protocol.user_files import with_absolute_files
 from fedloom.deploy.protocol.wire import RequestKind
@@ -73,7 +73,10 @@ def explain_site(folder: Path, trusted: TrustedCode = NO_CODE) -> str:
     run = explain(prepare(task, method_from_config(config), config, deployed=True, made_of=blueprint.digest))
     runtime = blueprint.runtime(task)
     policy, needs = Policy.of(site, blueprint, runtime), PlanNeeds.of(blueprint, runtime.algorithm, site.client)
-    return "\n".join([*explanation_lines(run), *policy_lines(policy, needs, run)]) + "\n"
+    lines = [*explanation_lines(run), *policy_lines(policy, needs, run)]
+    if (folder / APPROVER_FILE).is_file():
+        lines.append("  A new run begins here only with the signature of the deployment's approver (approver.pem).")
+    return "\n".join(lines) + "\n"
 
 
 def policy_lines(policy: Policy, needs: PlanNeeds, run: Explanation) -> list[str]:

@@ -11,6 +11,8 @@ from fedloom.files.regular_file import read_regular
 from fedloom.files.resume_command import SERVER_SETTINGS
 
 SERVER_FILE, SITE_FILE, SIGNATURE_FILE = SERVER_SETTINGS, "site.toml", "signature.json"
+APPROVER_FILE = "approver.pem"
+"""The public key of the deployment's approver, in every participant's folder, if it has one."""
 KEYS = "keys"
 """The folder of the sites' public keys and certificates, in the server's folder."""
 RUN = "run"

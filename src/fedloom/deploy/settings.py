@@ -15,6 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 import fedloom
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
+from fedloom.deploy.protocol.printable import printable_line
+from fedloom.deploy.protocol.versions import PROTOCOL
 from fedloom.files.formats import PARTICIPANT
 from fedloom.registry.validation import read_toml, validate
 from fedloom.rounds.largest_ratio import AGAINST, CLIPPED, FACTOR
@@ -206,15 +208,24 @@ def _load(folder: Path, name: str, kind: type[Any], whose: str) -> Any:
 
 
 def refuse_other_participant(folder: Path) -> None:
-    """Refuse a participant's folder that another minor version made: server and sites must compute the same run."""
+    """Refuse a participant's folder that was made for another protocol: server and sites must compute the same run.
+
+    Folders without the number of their protocol are refused if another minor version made them.
+    """
     config = folder / "config.toml"
     values = read_toml(config) if config.is_file() else {}
-    if values and not is_of_this_version(values):
-        raise FedloomError(
-            f"{folder} was made by Fedloom {writer_version(values)} and this is {fedloom.__version__}: the results of "
-            "its run can be read (report, predict), but it cannot take part in a deployment: make new folders with "
-            "fedloom deploy init."
-        )
+    if not values:
+        return
+    notes = values.get("made_by")
+    made_for = notes.get("protocol", "") if isinstance(notes, dict) else ""
+    if made_for == str(PROTOCOL) if made_for else is_of_this_version(values):
+        return
+    protocol = f" for protocol {printable_line(str(made_for), 20)}" if made_for else ""
+    raise FedloomError(
+        f"{folder} was made by Fedloom {writer_version(values)}{protocol} and this is {fedloom.__version__} (protocol "
+        f"{PROTOCOL}): the results of its run can be read (report, predict), but it cannot take part in a deployment: "
+        "make new folders with fedloom deploy init."
+    )
 
 
 def to_toml(settings: Settings) -> bytes:

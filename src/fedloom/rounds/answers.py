@@ -2,7 +2,8 @@
 
 ``Answers.without`` is the only way in which a station rejects an answer. It names the client, checks that enough are
 left, and takes the client out of everything at once: of the wave, of replies, of costs, and so of the weights, which
-are computed of those that are left. ``Answers.split`` sets aside clients that have answered and have nothing to send.
+are computed of those that are left. ``Answers.without_broken`` does that to clients of whom it is certain that they are
+hostile or broken, ``Answers.split`` sets aside clients that have answered and have nothing to send.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class Answers:
         cohorts: The jobs of these clients and what each cohort answered.
         asked: How many clients the wave was sent to.
         needed: How many answers must count in the end.
+        broken: How many clients sent what is no number, and were left out for that.
         arrived: Who did the work; leaving clients out later does not change that.
         decoded: The replies as the method's server gets them, joined; None while they are as they were sent.
         summed: Whether ``decoded`` is one row, the mean of all clients, of whom none can be left out any more.
@@ -67,6 +69,7 @@ class Answers:
     arrived: Arrived
     decoded: Tensors | None = None
     summed: bool = False
+    broken: int = 0
 
     @staticmethod
     def collect(
@@ -82,11 +85,14 @@ class Answers:
         done, tensors, answered = answered_jobs(jobs, results)
         cohorts = tuple((job, CohortAnswer.unpack(result)) for job, result in zip(done, tensors, strict=True))
         arrived = arrived_of(cohorts)
+        broken = len(set(wave.ids).intersection(round.engine.broken).difference(wave.ids[place] for place in answered))
+        if broken:
+            needed = min(needed, round.run.answers_needed(len(wave.ids), len(answered) + broken, broken))
         if len(answered) < needed:
             raise WorkAbandoned(
                 f"{len(answered)} of {len(wave.ids)} clients answered, but {needed} are needed", arrived
             )
-        return Answers(round, wave.only(answered), cohorts, len(wave.ids), needed, arrived)
+        return Answers(round, wave.only(answered), cohorts, len(wave.ids), needed, arrived, broken=broken)
 
     # -- what was answered
 
@@ -138,6 +144,18 @@ class Answers:
         return [job for job, _ in self.cohorts]
 
     # -- who counts
+
+    def without_broken(self, reasons: Mapping[int, str]) -> Answers:
+        """These answers without clients who sent what is no number: the aggregator has as many fewer to withstand.
+
+        Args:
+            reasons: Why an answer does not count, by its place in the wave.
+        """
+        if not reasons:
+            return self
+        broken = self.broken + len(reasons)
+        fewer = self.round.run.answers_needed(self.asked, len(self.wave.ids) + self.broken, broken)
+        return replace(self, broken=broken, needed=min(self.needed, fewer)).without(reasons)
 
     def without(self, reasons: Mapping[int, str]) -> Answers:
         """These answers without the clients at some places, who are named with the reasons.

@@ -76,8 +76,8 @@ class Composition:
     size_bounds: Sequence[int] | None = None
     clients_on_global: bool = False
     quorum: int | None = None
-    """The fewest clients whose answers make a round; None for half of those that are asked, or as many as
-    the aggregator needs."""
+    """The fewest clients whose answers make a round; None for half of those that are asked. The aggregator may need
+    more."""
     retries: int = 0
     """How often a round with fewer answers is tried again."""
     privacy: Privacy | None = None
@@ -131,10 +131,18 @@ class Composition:
         most = torch.tensor([limits[client] for client in sorted(limits)])
         return samples.index_copy(0, places, torch.minimum(samples[places], most))
 
-    def answers_needed(self, asked: int) -> int:
-        """How many of the clients that were asked must give answers that count."""
-        half = max((asked + 1) // 2, self.aggregator.least_clients)
-        return min(asked, half if self.quorum is None else self.quorum)
+    def answers_needed(self, asked: int, arrived: int = 0, gone: int = 0) -> int:
+        """How many of the clients that were asked must give answers that count.
+
+        Args:
+            asked: How many clients were asked.
+            arrived: How many of them sent something.
+            gone: How many of these sent what is no number: hostile or broken clients of whom the aggregator knows.
+        """
+        least = self.aggregator.least_clients
+        if gone and self.aggregator.withstands_rest(arrived, gone):
+            least = min(least, arrived - gone)
+        return min(asked, max((asked + 1) // 2 if self.quorum is None else self.quorum, least))
 
     def training_federation(self, round_number: int) -> FederationView:
         """The federation that is trained on in a round."""

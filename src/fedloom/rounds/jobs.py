@@ -143,6 +143,10 @@ class Engine(Protocol):
     def exhausted(self) -> Collection[int]:
         """The clients that have said in this round that their privacy budget is spent."""
 
+    @property
+    def broken(self) -> Collection[int]:
+        """The clients without a result because what they sent last in this round is no number."""
+
     def close(self) -> None:
         """End workers and connections."""
 
@@ -179,6 +183,11 @@ class LocalEngine:
     @property
     def exhausted(self) -> Collection[int]:
         """Nobody: here the run counts what its clients spend."""
+        return ()
+
+    @property
+    def broken(self) -> Collection[int]:
+        """Nobody: here every client has a result, and the line of stations looks at it."""
         return ()
 
     def exclude(self, client: int, name: str, what: str, reason: str) -> None:

@@ -173,7 +173,8 @@
   const siteState = (one) => {
     if (one.trouble) return [element("i", null, { class: "dot refused" }), one.trouble];
     if (one.always_late) return [element("i", null, { class: "dot refused" }), `connected, but late in the last ${one.late} rounds`];
-    if (one.connected) return [element("i", null, { class: "dot there" }), one.seen ? `connected, ${ago(one.seen)}` : "connected"];
+    const differs = one.differs ? `; it ${one.differs}` : "";
+    if (one.connected) return [element("i", null, { class: "dot there" }), (one.seen ? `connected, ${ago(one.seen)}` : "connected") + differs];
     return [element("i", null, { class: "dot away" }), one.seen ? `away, ${ago(one.seen)}` : "not connected"];
   };
 

@@ -71,6 +71,7 @@ class Participant:
         train: How many training samples it has.
         test: How many test samples it has.
         version: Its version of Fedloom.
+        differs: How its versions differ from the server's, if they do; it takes part all the same.
         certificate_days: For how many more days its certificate is valid.
         clipped: How often its change was clipped.
         late: In how many rounds in a row, up to the last one that asked it, it did not answer in time.
@@ -89,6 +90,7 @@ class Participant:
     certificate_days: int | None = None
     clipped: int = 0
     late: int = 0
+    differs: str = ""
 
     @property
     def is_always_late(self) -> bool:

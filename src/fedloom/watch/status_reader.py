@@ -217,6 +217,7 @@ class StatusReader:
                     train=_count(entry.get("train")),
                     test=_count(entry.get("test")),
                     version=str(entry.get("version", "")),
+                    differs=printable_line(str(entry.get("differs", "")), 300),
                     certificate_days=days.get(name),
                 )
             )

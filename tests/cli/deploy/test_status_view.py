@@ -16,6 +16,7 @@ pytest.importorskip("cryptography", reason="cryptography is not installed: no ke
 from rich.console import Console
 
 from fedloom.cli.deploy.status_view import status_lines, status_table, status_values
+from fedloom.deploy.audit_log import append
 from fedloom.deploy.operate.run_queue import RunQueue
 from fedloom.deploy.provision.private_keys import make_node_key
 from fedloom.deploy.settings import SiteSettings, to_toml
@@ -86,6 +87,7 @@ def test_a_server_that_is_down_tells_of_its_run(server):
         "running": None,
         "sites": {"north": False},
         "late": {},
+        "differ": {},
         "at_work": False,
         "waiting": "",
         "round": 2,
@@ -96,6 +98,15 @@ def test_a_server_that_is_down_tells_of_its_run(server):
         "in_line": [],
     }
     assert "  round 2: north (clipped): moved by 9" in status_lines(StatusReader(server).read())
+
+
+def test_a_site_of_another_version_is_no_trouble_and_is_named(server):
+    append(server, "site connected", site="north", version="9.8.7", differs="runs fedloom 9.8.7, and the server 0.7.0")
+    assert values(server)["differ"] == {"north": "runs fedloom 9.8.7, and the server 0.7.0"}
+    lines = status_lines(StatusReader(server).read())
+    assert "  north: not connected; it runs fedloom 9.8.7, and the server 0.7.0" in lines
+    append(server, "site connected", site="north", version="0.7.0")  # the server was upgraded too
+    assert values(server)["differ"] == {}
 
 
 def test_a_broken_audit_log_is_in_the_status(server):

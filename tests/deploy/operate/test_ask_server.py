@@ -27,6 +27,7 @@ from fedloom.deploy.operate.ask_server import ServerContact, ServerUnreachable, 
 from fedloom.deploy.operate.programs import is_listening, start_program
 from fedloom.deploy.operate.reception import open_reception, visit_notes
 from fedloom.deploy.participant_folder import read_json
+from fedloom.deploy.protocol.versions import PROTOCOL
 from fedloom.deploy.provision import authority, certificates, folders, membership
 from fedloom.deploy.provision.authority import Authority
 from fedloom.deploy.provision.certificates import days_left, public_key_of
@@ -142,9 +143,12 @@ def test_another_version_is_named_with_what_to_install(running, monkeypatch):
         "north"
     )
     question = ask_server._question
-    monkeypatch.setattr(ask_server, "_question", lambda folder: question(folder) | {"fedloom": "0.4.0"})
+    monkeypatch.setattr(
+        ask_server, "_question", lambda folder: question(folder) | {"fedloom": "0.4.0", "protocol": None}
+    )
     said = running.refusal("north")
-    assert f"this site runs fedloom 0.4.0, but the server runs {fedloom.__version__}: pip install" in said
+    mine = f"the server runs {fedloom.__version__} (protocol {PROTOCOL}): pip install 'fedloom[deploy]=="
+    assert f"this site runs fedloom 0.4.0 (no protocol with a number), but {mine}" in said
     assert visit_notes(running.server)["north"].startswith("refused: this site runs fedloom 0.4.0")
 
 

@@ -11,9 +11,11 @@ import pytest
 pytest.importorskip("cryptography", reason="cryptography is not installed: no certificates are made")
 pytest.importorskip("flwr", reason="Flower is not installed: its version is not known")
 
+import fedloom
 from fedloom.deploy.members import site_serial
 from fedloom.deploy.operate.ask_server import _question
-from fedloom.deploy.operate.reception import Reception
+from fedloom.deploy.operate.reception import Reception, visit_notes
+from fedloom.deploy.protocol.versions import PROTOCOL
 from fedloom.deploy.provision import folders, membership
 
 RUN = 'rounds = 1\n[task]\nname = "digits"\nclients = 2\nmodel = "logistic"\n[method]\nname = "fedavg"\n'
@@ -54,3 +56,27 @@ def test_renewed_files_are_offered_when_they_are_whole(deploy: Path) -> None:
     before = (deploy / "away" / "client.pem").read_bytes()
     (deploy / "server/renewed/north/client.pem").write_bytes(before)  # as while the operator's command writes
     assert "renewed" not in ask(deploy, "north", serial)
+
+
+def test_a_site_of_another_version_is_let_in_with_the_same_protocol_and_the_operator_hears_of_it_once(
+    deploy: Path,
+) -> None:
+    said: list[str] = []
+    desk, serial = Reception(deploy / "server", said.append), site_serial(deploy / "server", "north")
+
+    def ask_as(**versions: Any) -> str:
+        return str(desk.answer("north", serial, "127.0.0.1", _question(deploy / "north") | versions)["refused"])
+
+    for _ in range(3):
+        assert ask_as(fedloom="9.8.7") == ""
+    note = f"runs fedloom 9.8.7, and the server {fedloom.__version__} (both speak protocol {PROTOCOL})"
+    assert said == [f"Site north {note}: it takes part."]
+    assert visit_notes(deploy / "server") == {}  # nothing is wrong
+    refused = ask_as(fedloom="9.8.7", protocol=PROTOCOL + 1)
+    assert refused == (
+        f"this site runs fedloom 9.8.7 (protocol {PROTOCOL + 1}), but the server runs {fedloom.__version__} (protocol "
+        f"{PROTOCOL}): pip install 'fedloom[deploy]=={fedloom.__version__}' there, or upgrade the server."
+    )
+    assert "this site has torch 2.0.1, but the server has" in ask_as(torch="2.0.1")
+    assert ask_as() == ""
+    assert visit_notes(deploy / "server") == {}

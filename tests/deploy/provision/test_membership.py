@@ -14,8 +14,9 @@ from fedloom.core.errors import FedloomError
 from fedloom.deploy.audit_log import read_audit
 from fedloom.deploy.members import member_keys, revocations, revoked_sites, site_serial
 from fedloom.deploy.protocol.blueprint import Blueprint
+from fedloom.deploy.protocol.versions import PROTOCOL
 from fedloom.deploy.provision import folders
-from fedloom.deploy.settings import load_server, load_site
+from fedloom.deploy.settings import load_server, load_site, refuse_other_participant
 
 pytest.importorskip("cryptography", reason="cryptography is not installed: no certificates are made")
 pytest.importorskip("flwr", reason="Flower is not installed: keys are not read")
@@ -240,10 +241,20 @@ def test_a_revoked_site_is_not_renewed(deploy):
     assert list(revoked_sites(deploy / "server", load_server(deploy / "server"))) == ["north"]
 
 
-def test_folders_of_another_version_are_refused_with_the_step_that_is_needed(deploy):
+def with_notes(deploy: Path, version: str, protocol: str) -> None:
+    """Let the folders say that another version made them, for another protocol, or for one without a number."""
     for path in deploy.glob("*/config.toml"):
-        path.write_text(path.read_text().replace(f'fedloom = "{fedloom.__version__}"', 'fedloom = "0.6.0"'))
-    said = r"was made by Fedloom 0\.6\.0 and this is .*: make new folders with fedloom deploy init"
+        text = path.read_text().replace(f'fedloom = "{fedloom.__version__}"', f'fedloom = "{version}"')
+        mine = f'protocol = "{PROTOCOL}"\n'
+        assert mine in text
+        path.write_text(text.replace(mine, f'protocol = "{protocol}"\n' if protocol else ""))
+
+
+@pytest.mark.parametrize(("version", "protocol"), [("0.6.0", ""), (fedloom.__version__, f"{PROTOCOL + 1}")])
+def test_folders_of_another_protocol_are_refused_with_the_step_that_is_needed(deploy, version, protocol):
+    with_notes(deploy, version, protocol)
+    of = rf" for protocol {protocol}" if protocol else ""
+    said = rf"was made by Fedloom {version}{of} and this is .*: make new folders with fedloom deploy init"
     for refused in (
         lambda: membership.add("east", deploy),
         lambda: membership.revoke("north", deploy),
@@ -253,6 +264,14 @@ def test_folders_of_another_version_are_refused_with_the_step_that_is_needed(dep
     ):
         with pytest.raises(FedloomError, match=said):
             refused()
+
+
+@pytest.mark.parametrize(("version", "protocol"), [("0.6.0", f"{PROTOCOL}"), (fedloom.__version__, "")])
+def test_folders_of_the_same_protocol_are_good_whatever_version_made_them(deploy, version, protocol):
+    with_notes(deploy, version, protocol)
+    for name in ("server", "north"):
+        refuse_other_participant(deploy / name)
+    membership.revoke("north", deploy)
 
 
 def test_certificates_that_have_expired_are_renewed(deploy, monkeypatch):

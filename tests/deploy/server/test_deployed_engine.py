@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 
+from fedloom.core.aggregator import TOLERATED
 from fedloom.core.algorithm import State
 from fedloom.core.channel_step import ChannelStep, Extras, Sender
 from fedloom.core.cohort import Cohort
@@ -305,6 +306,32 @@ def test_a_robust_rule_gives_a_round_up_that_has_too_few_answers_for_it(tmp_path
     local.transport.meddle = tamper_with(SOUTH, 2, lambda _: None)
     with pytest.raises(FedloomError, match="2 of 3 clients answered, but 3 are needed"):
         local.play()
+
+
+def test_a_robust_rule_goes_on_without_a_site_that_sends_nan_and_has_one_less_to_withstand(tmp_path):
+    """The median of three bears one hostile site; once it is known and gone, that of two need bear none."""
+    local = Local(Plan.of("fedavg", aggregation="median"), tmp_path, min_clients=1, retries=0)
+    local.transport.meddle = tamper_with(SOUTH, 2, change_tensors(row=with_number(3, math.nan)))
+    history = local.play()
+    assert [record["selected"] for record in history.records] == [ALL, BUT_SOUTH, ALL]
+    assert [record["metrics"].get(TOLERATED) for record in history.records] == [None, 0, None]
+    assert exclusions(history) == [(2, "south", "update", "reply/row has numbers that are not finite")]
+
+
+def test_a_site_that_sent_nan_and_is_then_silent_is_not_known_to_be_hostile_any_more(tmp_path):
+    local = Local(Plan.of("fedavg", aggregation="median"), tmp_path, min_clients=3, retries=1)
+    tries: list[Sent] = []
+
+    def meddle(sent: Sent) -> Any:
+        tries.append(sent)
+        return change_tensors(row=with_number(3, math.nan))(sent) if len(tries) == 1 else None
+
+    local.transport.meddle = tamper_with(SOUTH, 2, meddle)
+    with pytest.raises(FedloomError, match="2 of 3 clients answered, but 3 are needed"):
+        local.play()
+    assert len(tries) == 2
+    assert local.engine is not None
+    assert local.engine.broken == set()
 
 
 def test_models_go_down_as_differences_and_a_site_that_lost_its_own_gets_the_whole(tmp_path):

@@ -8,17 +8,20 @@ from functools import cache
 from typing import Any
 
 import pytest
+import torch
 
 import fedloom
 from fedloom.deploy.flower.server_transport import NodeInfo, ReceivedMessage
 from fedloom.deploy.protocol.blueprint import ClientSizes
+from fedloom.deploy.protocol.versions import PROTOCOL
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.server.roster import Roster
 from fedloom.deploy.settings import ServerSettings
 from support.local_transport import NAMES, LocalTransport, Sent, node_keys, quick
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
-ABOUT = {"fedloom": fedloom.__version__, "digest": "d1", "train": 10, "valid": 0, "test": 5, "points": 15}
+VERSIONS = {"fedloom": fedloom.__version__, "protocol": PROTOCOL, "torch": str(torch.__version__)}
+ABOUT = {**VERSIONS, "digest": "d1", "train": 10, "valid": 0, "test": 5, "points": 15}
 
 
 @cache
@@ -97,8 +100,17 @@ def test_a_node_with_an_unknown_key_is_nobody():
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
-        ({"fedloom": "0.0.1"}, f"it runs fedloom 0.0.1, but the server runs {fedloom.__version__}"),
-        ({"fedloom": None}, f"it runs fedloom None, but the server runs {fedloom.__version__}"),
+        (
+            {"fedloom": "0.0.1", "protocol": PROTOCOL + 1},
+            rf"it runs fedloom 0.0.1 .protocol {PROTOCOL + 1}., but the server runs {fedloom.__version__} .protocol "
+            rf"{PROTOCOL}.: pip install 'fedloom.deploy.=={fedloom.__version__}' there, or upgrade the server",
+        ),
+        (
+            {"fedloom": None, "protocol": None},
+            rf"it runs fedloom None .no protocol with a number., but the server runs {fedloom.__version__}",
+        ),
+        ({"protocol": "1"}, "it runs fedloom .* .no protocol with a number."),
+        ({"torch": "2.0.1"}, r"it has torch 2.0.1, but the server has .*: pip install torch==[0-9.]+ there"),
         ({"digest": "d2"}, "its folder was made for another run: give it the one of this deployment"),
         ({"train": 0}, "it has no training sample"),
         (
@@ -243,7 +255,7 @@ def test_waiting_ends_with_the_time_to_join():
 
 def test_who_connects_and_who_is_refused_is_recorded():
     transport, everyone = roster()
-    transport.meddle = answer_with(1, fedloom="0.0.1")
+    transport.meddle = answer_with(1, protocol=PROTOCOL + 1)
     recorded: list[tuple[Any, ...]] = []
     everyone.audit = lambda what, **facts: recorded.append((what, facts["site"], facts.get("train"), *facts))
     everyone.greet()
@@ -252,6 +264,27 @@ def test_who_connects_and_who_is_refused_is_recorded():
         ("site connected", NAMES[2], 12, "site", "version", "train", "valid", "test", "points"),
     ]
     assert sorted(recorded)[2:] == [("site refused", NAMES[1], None, "site", "reason")]
+
+
+def test_a_site_of_another_version_that_speaks_the_same_protocol_takes_part_and_that_is_said_once(caplog):
+    transport, everyone = roster()
+    recorded: list[dict[str, Any]] = []
+    everyone.audit = lambda what, **facts: recorded.append({"what": what, **facts})
+    transport.meddle = answer_with(1, fedloom="9.8.7", torch=VERSIONS["torch"].partition("+")[0] + "+other")
+    for moment in (1.0, 2.0, 3.0):  # it connects again and again
+        transport.since[1] = moment
+        assert everyone.present() == [0, 1, 2]
+    said = (
+        f"runs fedloom 9.8.7, and the server {fedloom.__version__} (both speak protocol {PROTOCOL}); torch "
+        f"{VERSIONS['torch'].partition('+')[0]}+other, and the server {VERSIONS['torch']} (the same release)"
+    )
+    assert caplog.text.count(f"{NAMES[1]} {said}") == 1
+    south = [one for one in recorded if one["what"] == "site connected" and one["site"] == NAMES[1]]
+    assert [(one["version"], one["differs"]) for one in south] == [("9.8.7", said)] * 3
+    assert not [one for one in recorded if one["site"] != NAMES[1] and "differs" in one]
+    transport.meddle, transport.since[1] = answer_with(1, fedloom="9.9.0"), 4.0
+    everyone.present()
+    assert caplog.text.count(f"{NAMES[1]} runs fedloom 9.9.0") == 1  # another version is another difference
 
 
 def test_sizes_that_change_are_said():

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+import fedloom
 from fedloom.core.errors import FedloomError
 from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy import saved_model as saved
@@ -39,6 +40,7 @@ from support.local_transport import (
     LocalTransport,
     Plan,
     Sent,
+    change_answer,
     node_keys,
     quick,
     simulate,
@@ -46,7 +48,7 @@ from support.local_transport import (
 )
 
 pytest.importorskip("cryptography", reason="cryptography is not installed: no folders are made")
-from fedloom.deploy.provision import folders, membership
+from fedloom.deploy.provision import folders, membership, run_approval
 
 pytestmark = pytest.mark.usefixtures(quick.__name__)
 ALL, BUT_SOUTH, SOUTH = [0, 1, 2], [0, 2], 1
@@ -326,6 +328,75 @@ def test_a_new_run_has_the_sites_of_now_and_those_of_before_take_part(tmp_path):
     assert play() == {1: {0, 1, 2}, 2: {0, 1, 2}}
     asked = json.loads((sites[0] / "asked.json").read_text())
     assert (len(asked["past"]), asked["kinds"]["update"]["rounds"]) == (1, 2)
+
+
+def test_sites_are_upgraded_one_at_a_time_during_a_run_and_the_result_is_the_simulators(
+    deploy_folder, open_sites, tmp_path
+):
+    """South comes back from its upgrade in the second round."""
+    transport, folder = fresh(deploy_folder, open_sites, tmp_path)
+
+    def upgrade(sent: Sent) -> bytes:
+        if sent.request.kind == "score" and sent.request.round == 1:
+            transport.since[SOUTH] = 2.0  # it was away for a moment between two rounds
+        if sent.request.kind != "hello" or sent.node != SOUTH or transport.since[SOUTH] == 1.0:
+            return sent.answer
+        answer, _ = unpack(sent.answer, SiteAnswer, 1 << 40)
+        return change_answer(sent, about=answer.about | {"fedloom": "9.8.7"})
+
+    transport.meddle = upgrade
+    serve(transport, folder)
+    run = folder / "run"
+    assert json.loads((run / "outcome.json").read_text()) == {"stopped": None}
+    simulate(Plan.of("fedrep", rounds=2, eval_every=1), folder=tmp_path / "simulated")
+    assert (run / "metrics.jsonl").read_text() == (tmp_path / "simulated" / "metrics.jsonl").read_text()
+    entries = read_audit(folder).entries
+    south = [one for one in entries if one.get("site") == "south" and one["what"] == "site connected"]
+    assert [one["version"] for one in south] == [fedloom.__version__, "9.8.7"]
+    assert "differs" not in south[0]
+    assert south[1]["differs"].startswith("runs fedloom 9.8.7, and the server ")
+
+
+def test_an_operator_who_changes_the_server_begins_no_run_that_the_approver_has_not_signed(tmp_path, monkeypatch):
+    text = 'rounds = 2\n[task]\nname = "digits"\nclients = 2\nmodel = "logistic"\n[local]\nepochs = 1\n'
+    (tmp_path / "run.toml").write_text(text)
+    made = folders.init(tmp_path / "run.toml", tmp_path / "deploy", ["north", "south"], rehearsal=True, approver=True)
+    server, sites, approver = made[0], made[1:3], made[3]
+    values = load_server(server).model_copy(update={"join_timeout": 0.1, "deadline": 5.0, "retries": 0})
+    (server / "deploy.toml").write_bytes(to_toml(values))
+    processes = [SiteProcess.open(site) for site in sites]
+    transport = LocalTransport({client: site.answer for client, site in enumerate(processes)})
+    transport.keys = {n: public_key(server / "keys" / f"{site.name}.pub") for n, site in enumerate(sites)}
+
+    def play() -> dict[str, Any]:
+        serve(transport, server)
+        return dict(json.loads((server / "run/outcome.json").read_text()))
+
+    with monkeypatch.context() as changed:  # the server's program asks nobody
+        changed.setattr("fedloom.deploy.server.serve.approved_number", lambda _: "")
+        assert "0 of 2 clients answered" in play()["error"]
+    needed = "a new run of this deployment needs its approver, and the server has sent no approval of it"
+    refused = [entry for entry in read_audit(server).entries if entry["what"] == "request refused"]
+    assert {(entry["site"], entry["reason"]) for entry in refused} == {("north", needed), ("south", needed)}
+    assert all(needed in (site / "policy.jsonl").read_text() for site in sites)
+
+    _put_aside(server / "run")
+    with pytest.raises(FedloomError, match="needs the approver"):
+        run_approval.approved_number(server)
+    approval = run_approval.approve(server / run_approval.REQUEST, approver)
+    transport.meddle = tamper_with(SOUTH, 2, lambda _: None)
+    values = values.model_copy(update={"min_clients": 2, "deadline": 0.2})
+    (server / "deploy.toml").write_bytes(to_toml(values))
+    assert "deploy.toml has changed since" in play()["error"]
+    approval.unlink()
+    with pytest.raises(FedloomError, match="needs the approver"):
+        run_approval.approved_number(server)
+    run_approval.approve(server / run_approval.REQUEST, approver)
+    assert "1 of 2 clients answered" in play()["error"]
+    approval.unlink()
+    transport.meddle = lambda sent: sent.answer
+    assert play() == {"stopped": None}  # continued, without the approval in the server's folder
+    assert [sum(entry["what"] == "run approved" for entry in read_audit(site).entries) for site in sites] == [1, 1]
 
 
 def test_a_run_goes_on_from_an_earlier_round_to_the_same_bytes(tmp_path):

@@ -20,6 +20,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.message import Message, Reply
 from fedloom.deploy import saved_model as saved
 from fedloom.deploy.audit_log import read_audit
+from fedloom.deploy.protocol.versions import PROTOCOL
 from fedloom.deploy.protocol.wire import SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.settings import PolicySettings, SiteData, SiteSettings, to_toml
 from fedloom.deploy.site.process import SiteProcess, main
@@ -65,6 +66,7 @@ def test_a_site_greets_with_versions_sizes_and_nothing_else(tmp_path):
     assert answer.about == {
         "name": "south",
         "fedloom": fedloom.__version__,
+        "protocol": PROTOCOL,
         "torch": str(torch.__version__),
         "digest": plan().blueprint.digest,
         **{part: len(getattr(held, part)[SOUTH]) for part in ("train", "valid", "test")},

@@ -38,6 +38,7 @@ def status_values(status: Status) -> dict[str, Any]:
         "running": status.process,
         "sites": {one.name: bool(one.connected) for one in status.participants},
         "late": {one.name: one.late for one in status.participants if one.is_always_late},
+        "differ": {one.name: one.differs for one in status.participants if one.differs},
         "revoked": dict(status.revoked),
         **certificates,
         "at_work": status.serving,
@@ -163,7 +164,7 @@ def _site_cells(status: Status, one: Participant, now: float) -> Iterator[str]:
 def _site_words(status: Status, one: Participant) -> str:
     if one.name in status.revoked:
         return f"revoked at {status.revoked[one.name]}"
-    return one.connection
+    return one.connection + (f"; it {one.differs}" if one.differs else "")
 
 
 def _headline(status: Status) -> Iterator[tuple[str, float]]:

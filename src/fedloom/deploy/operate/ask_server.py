@@ -25,6 +25,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.deploy.operate.programs import connection_problem
 from fedloom.deploy.operate.reception import CLOCK_DIFFERS
 from fedloom.deploy.protocol.printable import printable_line
+from fedloom.deploy.protocol.versions import PROTOCOL
 from fedloom.deploy.provision.certificates import AUTHORITY, SITE, check_certificates, check_pair, public_key_of
 from fedloom.deploy.provision.change_files import change_files
 from fedloom.deploy.provision.private_keys import NODE_KEY, SITE_KEY
@@ -106,6 +107,7 @@ def _question(folder: Path) -> dict[str, Any]:
     return {
         "machine": machine_digest(folder),
         "fedloom": fedloom.__version__,
+        "protocol": PROTOCOL,
         "flower": version("flwr"),
         "torch": version("torch"),
         "node_key": key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode(),

@@ -19,11 +19,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, ClassVar
 
-import fedloom
 from fedloom.deploy import audit_log
 from fedloom.deploy.members import revocations, revoked_sites, site_serial
 from fedloom.deploy.participant_folder import KEYS, REFUSED, RUN, read_json
 from fedloom.deploy.protocol.printable import printable_line
+from fedloom.deploy.protocol.versions import Versions
 from fedloom.deploy.provision.proxy import RECEPTION, RECEPTION_PATH
 from fedloom.deploy.provision.signature import RENEWED, RENEWED_FILES, fits_signature
 from fedloom.deploy.settings import load_server
@@ -52,7 +52,15 @@ class Visit:
     flower: str
     torch: str
     clock_ahead: float
+    protocol: int = 0
     refused: str = ""
+    differs: str = ""
+    """How its versions differ from the server's, if it may take part with them."""
+
+    @property
+    def versions(self) -> Versions:
+        """What of its versions must fit the server's."""
+        return Versions(self.fedloom, self.protocol, self.torch)
 
 
 class Reception:
@@ -80,13 +88,17 @@ class Reception:
                 for name in ("machine", "fedloom", "flower", "torch")
             }
             ahead = asked.get("time")
-            visit = Visit(now, address, **facts, clock_ahead=ahead - now if isinstance(ahead, float) else 0.0)
+            said = Versions.said(asked.get("fedloom", ""), asked.get("protocol"), asked.get("torch", ""))
+            clock_ahead = ahead - now if isinstance(ahead, float) else 0.0
+            visit = Visit(now, address, **facts, clock_ahead=clock_ahead, protocol=said.protocol)
             refused = self._refusal(site, serial, visit, str(asked.get("node_key", "")))
             holder = self.visits.get(site)
             if refused and _is_in_use_elsewhere(holder, visit):  # a copy: the site itself continues
                 self._record_copy(site, visit)
             else:
-                self.visits[site] = replace(visit, refused=refused)
+                differs = "" if refused else visit.versions.difference(Versions.here())
+                self._say_difference(site, holder, differs)
+                self.visits[site] = replace(visit, refused=refused, differs=differs)
             write_atomic(self.folder / VISITS, json.dumps({n: asdict(v) for n, v in self.visits.items()}).encode())
             left_out = read_json(self.folder / RUN / REFUSED).get(site, "")
             renewed = {} if refused else self._renewed_files(site, serial)
@@ -100,11 +112,8 @@ class Reception:
         is_revoked = serial.upper() in {one.serial for one in revocations(self.folder)}
         if is_revoked or site in revoked_sites(self.folder, settings):
             return "the operator has revoked this site: its certificate and its key are refused."
-        if visit.fedloom != fedloom.__version__:
-            return (
-                f"this site runs fedloom {visit.fedloom}, but the server runs {fedloom.__version__}: pip install "
-                f"'fedloom[deploy]=={fedloom.__version__}'."
-            )
+        if refusal := visit.versions.refusal(Versions.here(), "this site"):
+            return refusal
         if visit.flower != (flower := version("flwr")):
             return f"this site has Flower {visit.flower}, but the server has {flower}: pip install flwr=={flower}."
         if node_key.strip() != (self.folder / KEYS / f"{site}.pub").read_text().strip():
@@ -120,6 +129,11 @@ class Reception:
                 "of the two that is a copy; if you did not make it, tell the operator to revoke the site."
             )
         return ""
+
+    def _say_difference(self, site: str, before: Visit | None, differs: str) -> None:
+        """Tell the operator once that a site has other versions; the audit log has it with each of its connections."""
+        if differs and differs != (before.differs if before else ""):
+            self.say(f"Site {site} {differs}: it takes part.")
 
     def _record_copy(self, site: str, visit: Visit) -> None:
         """Tell the operator of a machine that has the keys of a site that is connected, once per machine."""

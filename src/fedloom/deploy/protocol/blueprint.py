@@ -31,6 +31,7 @@ from fedloom.deploy.participant_folder import SITE_FILE
 from fedloom.deploy.protocol.deployability import check_deployable, own_data_error
 from fedloom.deploy.protocol.initial_model import InitialModel, initial_models
 from fedloom.deploy.protocol.user_files import copy_user_files, user_files, with_absolute_files, with_relative_files
+from fedloom.deploy.protocol.versions import PROTOCOL
 from fedloom.deploy.settings import SiteSettings
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.formats import SETTINGS
@@ -120,7 +121,8 @@ class Blueprint:
         config = with_planned_noise(config, plan)
         federation, deployment = task.federation, task_builder(config.task.name).deployment
         prepared = prepare(task, algorithm, config)
-        plain = prepared.plain | {"made_by": {"fedloom": fedloom.__version__, "format": str(SETTINGS.version)}}
+        versions = {"fedloom": fedloom.__version__, "format": str(SETTINGS.version), "protocol": str(PROTOCOL)}
+        plain = prepared.plain | {"made_by": versions}
         schema = deployment.schema(task, task_settings(config), algorithm, names)
         global_test = None if schema.rehearsal_only else deployment.global_test(federation)
         communal = samples_at(federation, federation.communal)

@@ -17,7 +17,7 @@ from torch import Tensor
 from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy.protocol.printable import printable_line
 from fedloom.deploy.protocol.score_validation import ScoreBounds, check_scores
-from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, SiteAnswer, is_finite
+from fedloom.deploy.protocol.wire import REFUSED, NotFinite, RejectedMessage, SiteAnswer, is_finite
 from fedloom.deploy.settings import ServerSettings
 from fedloom.rounds.client_runtime import VALIDATION
 from fedloom.rounds.jobs import KEPT, SILENT
@@ -153,7 +153,7 @@ def _check_numbers(name: str, tensor: Tensor, may_be_nan: bool) -> None:
     if may_be_nan:
         tensor = tensor[~tensor.isnan()]
     if not is_finite(tensor):
-        raise RejectedMessage(f"{printable_line(name, 60)} has numbers that are not finite")
+        raise NotFinite(f"{printable_line(name, 60)} has numbers that are not finite")
     if tensor.numel() and float(tensor.abs().max()) > LARGEST:
         raise RejectedMessage(f"{printable_line(name, 60)} has numbers larger than {LARGEST:.0e}")
 
@@ -199,7 +199,7 @@ def _check_changes(
     for name, change in found.items():
         distance = float(change.double().norm())
         if not math.isfinite(distance):
-            raise RejectedMessage(f"reply/{name} moved by a number that is not finite")
+            raise NotFinite(f"reply/{name} moved by a number that is not finite")
         if most is not None and not distance <= most:
             raise RejectedMessage(f"reply/{name} moved by {distance:.3g}; at most {most:g} is allowed (max_norm)")
 

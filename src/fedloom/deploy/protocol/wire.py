@@ -56,6 +56,10 @@ class RejectedMessage(FedloomError):  # noqa: N818
     """A received message that is not accepted; the text gives the reason."""
 
 
+class NotFinite(RejectedMessage):
+    """One that holds what is no number: whoever sent it is hostile or broken."""
+
+
 class Header(BaseModel):
     """The part that requests and answers share."""
 

@@ -18,7 +18,7 @@ from fedloom.config.resolve import read_run_file, resolve
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.audit_log import append, file_digest
 from fedloom.deploy.budget_rounds import budget_sentences
-from fedloom.deploy.participant_folder import KEYS, SERVER_FILE, SITE_FILE
+from fedloom.deploy.participant_folder import APPROVER_FILE, KEYS, SERVER_FILE, SITE_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.deployability import own_data_error
 from fedloom.deploy.provision import readmes
@@ -199,7 +199,6 @@ def _write(
     requests: Mapping[str, KeyRequest],
     approver: bool,
 ) -> None:
-    from fedloom.deploy.provision.run_approval import APPROVER as APPROVER_FILE
     from fedloom.deploy.provision.run_approval import make_approver
     from fedloom.deploy.provision.signature import SIGNATURE, sign_folder
     from fedloom.deploy.sum_keys import write_shared_secret
@@ -210,7 +209,8 @@ def _write(
     _make_folder(own / SIGNED)
     (own / README).write_text(readmes.authority_readme(until))
 
-    home = _write_participant(draft / SERVER, authority, blueprint, "server")
+    vouched = {APPROVER_FILE: make_approver(_make_folder(draft / APPROVER))} if approver else {}
+    home = _write_participant(draft / SERVER, authority, blueprint, "server", vouched)
     authority.certify_server(home, server.host)
     (home / SERVER_FILE).write_text(readmes.server_toml(server))
     (home / README).write_text(readmes.server_readme(server, until))
@@ -221,14 +221,13 @@ def _write(
     _make_folder(home / KEYS)
     for site in sites:
         place, evaluates = draft / site.name, site.name == server.evaluator
-        for name, content in write_site(place, site, blueprint, authority, requests.get(site.name), evaluates).items():
+        asked = requests.get(site.name)
+        for name, content in write_site(place, site, blueprint, authority, asked, evaluates, vouched).items():
             (home / name).write_bytes(content)
         shutil.copyfile(place / SIGNATURE, own / SIGNED / f"{site.name}.json")
     for step in blueprint.config.channel:
         if isinstance(step, SumStep):
             write_shared_secret(step, [draft / site.name for site in sites if site.name != server.evaluator], home)
-    if approver:
-        (home / APPROVER_FILE).write_bytes(make_approver(_make_folder(draft / APPROVER)))
     sign_folder(home, authority)
 
 
@@ -239,6 +238,7 @@ def write_site(
     authority: Authority,
     request: KeyRequest | None,
     evaluates: bool,
+    vouched: Mapping[str, bytes],
 ) -> dict[str, bytes]:
     """Write a site's folder.
 
@@ -247,6 +247,7 @@ def write_site(
         authority: Signs the site's certificate and its folder.
         request: The site's request, if it made its keys itself.
         evaluates: Whether it only evaluates.
+        vouched: More files that the authority signs: the approver's public key, if there is an approver.
 
     Returns:
         The files of its public key and its certificate in the server's folder.
@@ -255,7 +256,7 @@ def write_site(
     from fedloom.deploy.provision.private_keys import NODE_KEY, make_node_key
     from fedloom.deploy.provision.signature import sign_folder
 
-    _write_participant(place, authority, blueprint, "client", paths=site.data.rehearsal)
+    _write_participant(place, authority, blueprint, "client", vouched, paths=site.data.rehearsal)
     if request is None:
         authority.certify_site(place, site.name)
         make_node_key(place / NODE_KEY, public := place / f"{NODE_KEY}.pub")
@@ -273,11 +274,18 @@ def write_site(
 
 
 def _write_participant(
-    folder: Path, authority: Authority, blueprint: Blueprint, command: Command, paths: bool = True
+    folder: Path,
+    authority: Authority,
+    blueprint: Blueprint,
+    command: Command,
+    vouched: Mapping[str, bytes],
+    paths: bool = True,
 ) -> Path:
     """Write the files that every participant has; the folder."""
     blueprint.save(_make_folder(folder), command == "server", paths)
     authority.publish(folder)
+    for name, content in vouched.items():
+        (folder / name).write_bytes(content)
     start = folder / START
     start.write_text(readmes.start_script(command, "the server" if command == "server" else "this site"))
     start.chmod(0o755)

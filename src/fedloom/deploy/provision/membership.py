@@ -21,6 +21,7 @@ from fedloom.deploy.provision.authority import Authority
 from fedloom.deploy.provision.certificates import AUTHORITY, SERVER, SITE, public_key_of
 from fedloom.deploy.provision.change_files import CHANGE, change_files, finish_change
 from fedloom.deploy.provision.key_request import KeyRequest, read_request
+from fedloom.deploy.provision.run_approval import approver_file
 from fedloom.deploy.provision.signature import (
     RENEWED,
     SIGNATURE,
@@ -126,7 +127,7 @@ def add(
     draft = place.with_name(f".{site}.part")
     try:
         shutil.rmtree(draft, ignore_errors=True)  # left by a kill
-        keys = folders.write_site(draft, site_settings, run, signer, asked, evaluates)
+        keys = folders.write_site(draft, site_settings, run, signer, asked, evaluates, approver_file(home))
         theirs = {**keys, SERVER_FILE: readmes.server_toml(settings).encode()}
         change_files(own, {f"{folders.SIGNED}/{site}.json": (draft / SIGNATURE).read_bytes()})
         draft.rename(place)

@@ -258,6 +258,8 @@ with stays here unless you set `model = true`; an evaluation of all models at al
 every site. Rounds are counted in `asked.json`, also over restarts: once those of the run are over, nobody can train
 your site further in it or replace its model. The operator may begin new runs of the same plan, each with as many
 rounds: `new_runs` says in how many your site takes part, and `rounds`, if you set it, counts over all of them.
+If there is an `approver.pem` in this folder, a new run also needs the signature of that approver, which your machine
+checks; `approved.json` has the runs that it began so.
 
 ## Keep secret
 

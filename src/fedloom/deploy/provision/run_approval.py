@@ -1,12 +1,14 @@
 """The approval of a new run, where a deployment has an approver: two people begin a run, and not the operator alone.
 
-``fedloom deploy init --approver`` makes a key for the approver, whose public half is in the server's folder and covered
-by the authority's signature. A run that is to begin writes ``approval.request.json`` there: the plan, the sites, the
-settings and the number that the run will have. The approver signs that file (``fedloom deploy approve``), and the run
-begins only with a signature of exactly this. A number is used once, so an approval is good for one run.
+``fedloom deploy init --approver`` makes a key for the approver, whose public half is in every participant's folder and
+covered by the authority's signature. A run that is to begin writes ``approval.request.json`` into the server's: the
+plan, the sites, the settings and the number that the run will have. The approver signs that file (``fedloom deploy
+approve``), and the run begins only with a signature of exactly this. A number is used once, so an approval is good for
+one run.
 
-It is checked by the operator's command and again by the server half. It binds people who use these commands; an
-operator who changes the program on the server is bound by the sites' own policies (``new_runs``) and not by this.
+It is checked by the operator's command, by the server half, and by every site on its own (``site/approvals.py``): an
+operator who changes the program on the server begins no run alone. Who else takes part, and the server's settings, a
+site cannot see.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import base64
 import hashlib
 import json
 import secrets
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,7 +29,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.audit_log import file_digest, user_name
-from fedloom.deploy.participant_folder import NUMBER, RUN, SERVER_FILE, SIGNATURE_FILE, read_json
+from fedloom.deploy.participant_folder import APPROVER_FILE, NUMBER, RUN, SERVER_FILE, SIGNATURE_FILE, read_json
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.printable import printable_line
 from fedloom.deploy.provision.private_keys import load_private_key, make_private_key, read_bytes
@@ -34,8 +37,8 @@ from fedloom.deploy.provision.signature import signed_digests
 from fedloom.deploy.settings import load_server
 from fedloom.files.atomic_write import write_atomic
 
-APPROVER_KEY, APPROVER = "approver.key", "approver.pem"
-"""The approver's private key, in a folder of its own, and its public half, in the server's."""
+APPROVER_KEY, APPROVER = "approver.key", APPROVER_FILE
+"""The approver's private key, in a folder of its own, and its public half, in those of server and sites."""
 REQUEST, APPROVAL = "approval.request.json", "approval.json"
 """In the server's folder: what is to be approved, and the approval; the latter also in the run's folder."""
 _HASH = ec.ECDSA(hashes.SHA384())
@@ -60,9 +63,14 @@ def make_approver(folder: Path) -> bytes:
 
 
 def has_approver(folder: Path) -> bool:
-    """Whether a new run of a server's folder needs an approval: the authority signed the key of an approver."""
+    """Whether a new run of a server's or a site's folder needs an approval: the authority signed an approver's key."""
     signature = folder / SIGNATURE_FILE
     return signature.is_file() and APPROVER in signed_digests(signature)
+
+
+def approver_file(folder: Path) -> dict[str, bytes]:
+    """The approver's public key of a server's folder, by its file's name, for another folder; empty without one."""
+    return {APPROVER: _public_key(folder)} if has_approver(folder) else {}
 
 
 def approved_number(folder: Path) -> str:
@@ -81,7 +89,7 @@ def approved_number(folder: Path) -> str:
             f"{APPROVAL} into {folder}, and repeat this command."
         )
     asked = approval.get("request")
-    if not isinstance(asked, dict) or not _is_signed(folder, approval):
+    if not isinstance(asked, dict) or not is_signed(folder, approval):
         raise FedloomError(
             f"{folder / APPROVAL} is not signed by the approver of this deployment: remove it, and ask for another."
         )
@@ -101,6 +109,25 @@ def approved_number(folder: Path) -> str:
             f"and have {path} signed."
         )
     return number
+
+
+def is_signed(folder: Path, approval: Mapping[str, Any]) -> bool:
+    """Whether the approver of a deployment signed an approval.
+
+    Args:
+        folder: The server's folder or a site's: the authority signed the approver's public key in it.
+        approval: The content of ``approval.json``, from anywhere.
+    """
+    public = _public_key(folder)
+    said = {name: approval.get(name) for name in ("request", "by", "at")}
+    try:
+        key = load_pem_public_key(public)
+        if not isinstance(key, ec.EllipticCurvePublicKey):
+            return False
+        key.verify(base64.b64decode(str(approval.get("signature", "")), validate=True), _text(said), _HASH)
+    except (ValueError, InvalidSignature, UnsupportedAlgorithm):
+        return False
+    return True
 
 
 def request_lines(path: Path) -> list[str]:
@@ -166,19 +193,11 @@ def _used(folder: Path) -> set[str]:
     return {str(read_json(path / NUMBER).get("number", "")) for path in runs}
 
 
-def _is_signed(folder: Path, approval: dict[str, Any]) -> bool:
+def _public_key(folder: Path) -> bytes:
     public = read_bytes(folder / APPROVER)
     if hashlib.sha256(public).hexdigest() != signed_digests(folder / SIGNATURE_FILE)[APPROVER]:
         raise FedloomError(f"{folder / APPROVER} is not the file that the authority signed: restore it.")
-    said = {name: approval.get(name) for name in ("request", "by", "at")}
-    try:
-        key = load_pem_public_key(public)
-        if not isinstance(key, ec.EllipticCurvePublicKey):
-            return False
-        key.verify(base64.b64decode(str(approval.get("signature", "")), validate=True), _text(said), _HASH)
-    except (ValueError, InvalidSignature, UnsupportedAlgorithm):
-        return False
-    return True
+    return public
 
 
 def _text(said: dict[str, Any]) -> bytes:

@@ -28,7 +28,16 @@ from fedloom.deploy.participant_folder import CLAIM
 from fedloom.deploy.protocol.message_validation import ExpectedAnswer, check_answer, is_silent
 from fedloom.deploy.protocol.reply_forms import ReplyForms, majority_form, reply_form
 from fedloom.deploy.protocol.score_validation import ScoreBounds, unusual_losses
-from fedloom.deploy.protocol.wire import REFUSED, RejectedMessage, RequestKind, SiteAnswer, SiteRequest, pack, unpack
+from fedloom.deploy.protocol.wire import (
+    REFUSED,
+    NotFinite,
+    RejectedMessage,
+    RequestKind,
+    SiteAnswer,
+    SiteRequest,
+    pack,
+    unpack,
+)
 from fedloom.deploy.server.pending_requests import PendingRequests, SentRequest
 from fedloom.deploy.server.relays import SiteRequests, introduce_neighbours
 from fedloom.deploy.server.roster import Roster
@@ -75,6 +84,9 @@ class DeployedEngine:
         self.excluded: list[dict[str, Any]] = []
         self.remarks: list[dict[str, Any]] = []
         self.exhausted: set[int] = set()
+        self.broken: set[int] = set()
+        self.approval: Tensors = {}
+        """What goes with every request where a new run needs an approver: a site may hear of the run late."""
         self.pending = PendingRequests(transport, roster, settings, self._exclude)
         self.accepted: dict[int, str] = {}
         """The tickets of the accepted answers of an exchange, by client; empty if the client keeps no state."""
@@ -89,6 +101,7 @@ class DeployedEngine:
         self.roster.wait_for(self.settings.min_clients)
         self.round = round_number
         self.exhausted.clear()
+        self.broken.clear()
         self.tickets.begin(round_number)
         if round_number:  # the round before the first may have no record
             for client, text in self.roster.take_remarks():
@@ -245,6 +258,7 @@ class DeployedEngine:
         received: Mapping[int, Message],
     ) -> None:
         nodes = self.roster.nodes()
+        self.broken.difference_update(requests)
         for client, (request, tensors) in requests.items():
             node, sizes = nodes.get(client), self.roster.sizes.get(client)
             if node is None or sizes is None:
@@ -265,7 +279,7 @@ class DeployedEngine:
                 self.sample_counts,
                 self.forms.most_steps(sizes),
             )
-            data = pack(request, tensors)
+            data = pack(request, tensors | self.approval)
             self.pending.send(SentRequest(client, node.number, request, data, expected, time.time()))
 
     def _receive(self, sent: SentRequest, reply: ReceivedMessage, results: dict[int, Tensors]) -> None:
@@ -283,6 +297,8 @@ class DeployedEngine:
                 self.exhausted.add(sent.client)
             check_answer(answer, tensors, sent.expected, self.settings)
         except RejectedMessage as why:
+            if isinstance(why, NotFinite):
+                self.broken.add(sent.client)
             self._exclude(sent.client, sent.request.kind, str(why))
             return
         self.pending.settle(sent.request.ticket)

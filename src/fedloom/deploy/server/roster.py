@@ -12,14 +12,15 @@ import secrets
 import time
 from collections.abc import Callable, Mapping
 
+import torch
 from torch import Tensor
 
-import fedloom
 from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy.flower.polling import POLL
 from fedloom.deploy.flower.server_transport import NodeInfo, ReceivedMessage, ServerTransport
 from fedloom.deploy.protocol.printable import printable_line
 from fedloom.deploy.protocol.relay_requests import INTRODUCTION
+from fedloom.deploy.protocol.versions import Versions
 from fedloom.deploy.protocol.wire import RejectedMessage, SiteAnswer, SiteRequest, pack, unpack
 from fedloom.deploy.server.share_cap import SampleLimit, sample_limits
 from fedloom.deploy.settings import ServerSettings
@@ -67,6 +68,9 @@ class Roster:
         """Which requests sites have refused, by client, kind and reason: each is recorded once."""
         self.last_sizes: dict[int, ClientSizes] = {}
         """The last announcement of each site, also of one that was refused since."""
+        self.versions = Versions.here(str(torch.__version__))
+        self.differences: dict[int, str] = {}
+        """How the versions of sites differ from the server's, by client, as it was said last."""
         self.greeted: dict[int, float] = {}
         self.pending: dict[str, tuple[int, NodeInfo, str]] = {}
 
@@ -158,9 +162,9 @@ class Roster:
             raise RejectedMessage("its answer does not belong to its greeting")
         if answer.error:
             raise RejectedMessage(printable_line(answer.error, 300))
-        if about.get("fedloom") != fedloom.__version__:
-            theirs = printable_line(str(about.get("fedloom")), 40)
-            raise RejectedMessage(f"it runs fedloom {theirs}, but the server runs {fedloom.__version__}")
+        theirs = Versions.said(about.get("fedloom"), about.get("protocol"), about.get("torch"))
+        if refusal := theirs.refusal(self.versions, "it"):
+            raise RejectedMessage(refusal.rstrip("."))
         if about.get("digest") not in self.digests:
             raise RejectedMessage("its folder was made for another run: give it the one of this deployment")
         counts = (_count(about.get(part), part, self.settings.max_samples) for part in ClientSizes._fields)
@@ -177,7 +181,12 @@ class Roster:
         self._count_claims()
         self.refused.pop(client, None)
         log.info("%s is connected: %s training samples", self.names[client], f"{sizes.train:,}")
-        self.audit("site connected", site=self.names[client], version=about["fedloom"], **sizes._asdict())
+        differs = theirs.difference(self.versions)
+        facts = {"version": theirs.fedloom, **sizes._asdict()} | ({"differs": differs} if differs else {})
+        self.audit("site connected", site=self.names[client], **facts)
+        if differs and self.differences.get(client) != differs:
+            log.warning("%s %s", self.names[client], differs)
+        self.differences[client] = differs
         if changed:
             self.on_join()
 

@@ -38,6 +38,7 @@ from fedloom.deploy.participant_folder import (
     TICKETS,
     read_json,
 )
+from fedloom.deploy.protocol.approval_tensor import approval_tensors
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.provision.certificates import expiry_warnings
 from fedloom.deploy.provision.run_approval import APPROVAL, approved_number
@@ -126,6 +127,7 @@ def _serve_run(transport: ServerTransport, folder: Path) -> tuple[History, list[
     runtime = prepared.composition.runtime()
     sum_keys = None if runtime.sum_step is None else server_keys(folder, blueprint.sites)
     engine = DeployedEngine(transport, roster, tickets, settings, runtime, sum_keys)
+    engine.approval = approval_tensors(read_json(run / APPROVAL))
     _write(run / STATUS, {})
     play = resume if (run / "config.toml").exists() else execute
     _write(run / NOTICES, list(expiry_warnings(folder).values()))
@@ -189,7 +191,7 @@ def prepare_deployed_run(blueprint: Blueprint, roster: Roster, settings: ServerS
         prepared.composition,
         execution=replace(prepared.composition.execution, cohort=1),
         scored_together=1,
-        quorum=max(settings.min_clients, prepared.config.aggregation.least_clients),
+        quorum=settings.min_clients,
         retries=settings.retries,
         screen=RelativeBounds(settings.max_ratio, ChangeClip(settings.clip_ratio, settings.clip_against)),
         present=roster.present,

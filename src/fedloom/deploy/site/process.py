@@ -31,10 +31,12 @@ from fedloom.core.model.adapted_model import model_row
 from fedloom.deploy import audit_log
 from fedloom.deploy.flower.site_transport import SiteTransport
 from fedloom.deploy.model_folder import save_model
+from fedloom.deploy.protocol.approval_tensor import take_approval
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.relay_requests import INTRODUCTION, to_tensor
 from fedloom.deploy.protocol.reply_forms import ReplyForms
 from fedloom.deploy.protocol.sum_requests import read_sum
+from fedloom.deploy.protocol.versions import PROTOCOL
 from fedloom.deploy.protocol.wire import (
     REFUSED,
     RejectedMessage,
@@ -46,6 +48,7 @@ from fedloom.deploy.protocol.wire import (
 )
 from fedloom.deploy.relay_keys import relay_keys
 from fedloom.deploy.settings import OPENED, READY, SiteSettings, load_site
+from fedloom.deploy.site.approvals import RunApprovals
 from fedloom.deploy.site.openings import Openings
 from fedloom.deploy.site.plan_needs import PlanNeeds
 from fedloom.deploy.site.policy import Policy, Refused, log_refusal
@@ -91,7 +94,7 @@ class SiteProcess:
         site = SiteProcess(folder, settings, blueprint, blueprint.runtime(task), SiteState(folder / "kept"))
         if reason := site.policy.forbids_run():
             log.warning("%s%s: this site will refuse the server's requests", REFUSED, reason)
-        site.count, site.privacy  # noqa: B018 (a damaged file is an error now)
+        site.count, site.privacy, site.approvals  # noqa: B018 (a damaged file is an error now)
         return site
 
     @cached_property
@@ -108,6 +111,11 @@ class SiteProcess:
     def count(self) -> RequestCount:
         """What the server has asked so far."""
         return RequestCount.read(self.folder, self.plan)
+
+    @cached_property
+    def approvals(self) -> RunApprovals:
+        """Which runs it has begun with the approver's signature."""
+        return RunApprovals.read(self.folder, self.blueprint)
 
     @cached_property
     def privacy(self) -> PrivacyCount:
@@ -175,7 +183,7 @@ class SiteProcess:
             about = self.about() if request.kind == "hello" else {}
             if request.kind == "hello" and self._relays is not None and self.client < len(self.blueprint.sites):
                 result = {INTRODUCTION: to_tensor(self._relays.keys.introduction)}
-            if request.kind != "hello" and self.count.admit(request, tensors, self.policy):
+            if request.kind != "hello" and self._count(request, tensors):
                 result = self._perform(request, tensors)
                 check_size(result, request.limit)
         except FedloomError as why:
@@ -216,6 +224,7 @@ class SiteProcess:
         return {
             "name": self.settings.name,
             "fedloom": fedloom.__version__,
+            "protocol": PROTOCOL,
             "torch": str(torch.__version__),
             "digest": self.policy.digest,
             **parts,
@@ -244,6 +253,15 @@ class SiteProcess:
             self.privacy  # noqa: B018 (read before the request is counted, which tells a lost count from a new one)
         if request.kind == "update" and self.runtime.sum_step is not None:
             self._sums  # noqa: B018 (for the same reason)
+
+    def _count(self, request: SiteRequest, tensors: Tensors) -> bool:
+        """Count a request, or refuse it, and note the run that it begins; whether there is something to do."""
+        approval = take_approval(tensors)
+        begins = self.approvals.admit(request.run, approval, self.count)
+        admitted = self.count.admit(request, tensors, self.policy)
+        if begins:
+            self.approvals.note(request.run, approval, self.count)
+        return admitted
 
     def _perform(self, request: SiteRequest, tensors: Tensors) -> Tensors:
         message = Message(select_prefix(tensors, "shared/"), select_prefix(tensors, "each/"))

@@ -20,7 +20,7 @@ class Finiteness(Station):
 
     def take_back(self, answers: Answers, round: RoundContext) -> Answers:
         """The answers that are finite."""
-        return answers.without(not_finite(answers))
+        return answers.without_broken(not_finite(answers))
 
 
 class Forgetting(Station):
