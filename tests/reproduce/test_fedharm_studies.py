@@ -13,9 +13,9 @@ from fedloom.runs.results.history import History
 BYTES, BASELINE = 72_000, 0.1
 
 
-def history(accuracy: float, clients: int, trained: float) -> History:
+def history(accuracy: float, clients: int, trained: float | None) -> History:
     """A finished run: a record before round 1 without bytes, and one of a round."""
-    metrics = {SCORE: accuracy, TRAINED: trained}
+    metrics = {SCORE: accuracy} | ({} if trained is None else {TRAINED: trained})
     records = [
         {"round": 0, "bytes_up": 0, "bytes_down": 0, "metrics": {}},
         {"round": 1, "bytes_up": clients * BYTES, "bytes_down": clients * BYTES, "metrics": metrics},
@@ -30,7 +30,8 @@ def all_alike(data: str, after: float = 0.1, **other: float) -> dict[tuple[str, 
         value = other.get(arm.label, 0.5)
         for n in arm.counts(data):
             found[arm.label, n] = [
-                history(value + 0.01 * seed, n, value + 0.01 * seed + after * arm.is_rival) for seed in range(2)
+                history(one, n, None if arm is ISOLATED else one + after * arm.is_rival)  # nobody receives a model
+                for one in (value, value + 0.01)
             ]
     return found
 

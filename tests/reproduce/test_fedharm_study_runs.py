@@ -8,6 +8,8 @@ from fedloom.config.resolve import method_from_config, resolve
 from fedloom.data.changes.class_stream import ClassStream
 from fedloom.methods.fedharm.fedharm import FedHARM
 from fedloom.reproduce.fedharm_study_runs import (
+    ALL_CLASSES,
+    CLASSES,
     CLIENTS,
     DATA,
     ISOLATED,
@@ -59,15 +61,21 @@ def test_rivals_have_one_network_and_all_samples_and_the_server_of_fedcon_has_la
     assert tasks["FedCon"]["server_set"]["share"] > 0
 
 
-def test_clients_of_cifar100_have_ten_classes():
-    stream = ISOLATED.config("cifar100", 10, 0.005)["task"]["stream"]
-    assert len(ClassStream(**stream).classes(100, 0)[0]) == 10
-    assert stream["rounds"] == ROUNDS  # so that no other task takes place
+@pytest.mark.parametrize("data", DATA)
+def test_clients_have_few_classes_where_they_would_have_too_few_images_of_each(data):
+    stream = ISOLATED.config(data, 10, 0.005)["task"].get("stream")
+    if CLASSES[data] == ALL_CLASSES[data]:
+        assert stream is None
+    else:
+        assert len(ClassStream(**stream).classes(ALL_CLASSES[data], 0)[0]) == CLASSES[data]
+        assert stream["rounds"] == ROUNDS  # so that no other task takes place
 
 
 def test_all_numbers_of_clients_share_the_same_samples():
-    for clients in CLIENTS:
-        assert sum(ISOLATED.config("mnist", clients, 0.005)["task"]["partition"]["sizes"]) == SAMPLES["mnist"]
+    for data, factor in (("mnist", 1), ("cifar10", 2), ("cifar100", 10)):
+        for clients in CLIENTS:
+            sizes = ISOLATED.config(data, clients, 0.005)["task"]["partition"]["sizes"]
+            assert sum(sizes) == factor * SAMPLES[data]
 
 
 def test_the_size_of_a_network_is_four_bytes_per_parameter():

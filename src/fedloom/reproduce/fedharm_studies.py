@@ -83,10 +83,9 @@ def _run(request: StudyRequest) -> StudyOutcome:
 
 def _note(request: StudyRequest) -> str:
     data = data_of(request)
-    samples = SAMPLES[data] // 10 if data == "cifar100" else SAMPLES[data]
-    train = samples * (1 - TEST - VALID)
+    samples, train = SAMPLES[data], SAMPLES[data] * (1 - TEST - VALID)
     return (
-        f"{samples} samples of {CLASSES[data]} classes, {100 * TEST:.0f} % for tests and {100 * VALID:.0f} % for "
+        f"about {samples} samples of {CLASSES[data]} classes, {100 * TEST:.0f} % for tests and {100 * VALID:.0f} % for "
         f"validation; {train * COMMUNAL:.0f} of the others communal, or the server's (FedCon), or left to clients "
         f"(rivals); {ROUNDS} rounds of {EPOCHS} local epochs and {COMMUNAL_EPOCHS} on the communal set; Adam, its rate "
         f"by validation parts with seed {TUNING_SEED}; accuracy on clients' own tests, mean ± standard deviation "
@@ -97,6 +96,8 @@ def _note(request: StudyRequest) -> str:
 def accuracy_table(data: str, values: Values, chosen: Mapping[str, str]) -> StudyTable:
     """A row per arm: its learning rate, both measures per number of clients, the document's numbers; and the baseline.
 
+    Clients that keep their own models have one measure.
+
     Args:
         data: The data.
         values: The runs.
@@ -106,7 +107,7 @@ def accuracy_table(data: str, values: Values, chosen: Mapping[str, str]) -> Stud
     for arm in arms(data):
         both = [
             mean_text(accuracies_of(values[arm.label, n], score)) if n in arm.counts(data) and counts else "–"
-            for score, counts in ((SCORE, True), (TRAINED, not arm.is_probed))
+            for score, counts in ((SCORE, True), (TRAINED if arm.is_rival else SCORE, not arm.is_probed))
             for n in CLIENTS
         ]
         rows.append((arm.label, chosen[arm.label], *both, reported.text(f"{data}, {arm.label}")))

@@ -31,10 +31,11 @@ TUNED = 10
 """The number of clients with which learning rates are chosen, for all numbers; rivals without it have their first."""
 ABLATED = 10
 """The number of clients of the ablations."""
-SAMPLES = {"cifar10": 2000, "cifar100": 10_000, "mnist": 2000}
-"""Samples of all clients."""
-CLASSES = {"cifar10": 10, "cifar100": 10, "mnist": 10}
-"""Of the hundred classes of CIFAR-100, clients get ten: of all, they would have less than ten images of each."""
+SAMPLES = {"cifar10": 2000, "cifar100": 1000, "mnist": 2000}
+"""Samples of all clients, of the classes that they get."""
+ALL_CLASSES = {"cifar10": 10, "cifar100": 100, "mnist": 10}
+CLASSES = {"cifar10": 5, "cifar100": 10, "mnist": 10}
+"""How many classes clients get: of all, they would have too few images of each to learn anything."""
 ROUNDS, EPOCHS, COMMUNAL_EPOCHS, COMMUNAL, TEST, VALID = 3, 2, 2, 0.15, 0.4, 0.1
 """Local epochs, those on the communal set, the share of training samples in it, and those for tests and validation."""
 ABLATED_SAMPLES = {"cifar10": 3000, "cifar100": 3000, "mnist": 2000}
@@ -79,11 +80,12 @@ class Arm:
 
     def config(self, data: str, clients: int, lr: float) -> dict[str, Any]:
         """The config of its runs, with a learning rate that was chosen on validation parts."""
-        values = self._values(data, clients, SAMPLES[data], ROUNDS, lr)
+        share = ALL_CLASSES[data] // CLASSES[data]
+        values = self._values(data, clients, share * SAMPLES[data], ROUNDS, lr)
         values["task"] |= {"test_share": TEST, "valid_share": VALID}
-        if data == "cifar100":  # only the first of ten tasks of a stream takes place
-            order = list(range(100))
-            values["task"]["stream"] = {"tasks": 100 // CLASSES[data], "rounds": ROUNDS, "order": order}
+        if share > 1:  # only the first task of a stream takes place
+            order = list(range(ALL_CLASSES[data]))
+            values["task"]["stream"] = {"tasks": share, "rounds": ROUNDS, "order": order}
         if self.method["name"] == "fedharm":
             values["method"]["epochs"] = COMMUNAL_EPOCHS
         return values
