@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import isnan
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,12 @@ from fedloom.reproduce.study import (
     StudyRequest,
     StudyTable,
     ahead_finding,
+    baseline_score,
     mean_text,
     run_study,
 )
 from fedloom.runs.plans.plan import Member
+from fedloom.runs.results.history import History
 
 TABLE = StudyTable("t", ("a", "b"), (("1", "2"),))
 OUTCOME = StudyOutcome("s", "A title", (TABLE,), (StudyFinding("It holds.", "yes.", True),), ("note",))
@@ -94,3 +97,18 @@ def test_every_study_of_the_issues_is_there():
     flows = [f"flows-{name}" for name in ("kind", "finetune", "subkind", "new-action", "epochs", "lr")]
     gala = [f"gala-{name}" for name in ("cora", "citeseer", "pubmed", "ablation", "clients", "epochs", "readings")]
     assert {*flows, *gala, "privacy-writers"} <= set(STUDIES)
+
+
+def test_a_baseline_is_found_by_its_name_and_the_first_is_the_default():
+    scores = [{"name": name, "metrics": {"a": value}} for name, value in (("majority", 0.1), ("own majority", 0.3))]
+    history = History({}, [], baselines=scores)
+    assert baseline_score(history, "a") == 0.1
+    assert baseline_score(history, "a", "own majority") == 0.3
+    assert isnan(baseline_score(history, "a", "median"))
+
+
+def test_members_may_run_with_one_seed_that_is_not_among_those_of_the_study(tmp_path):
+    values = {"task": {"name": "digits", "clients": 2, "model": "logistic"}, "rounds": 1}
+    found = StudyRequest(2, tmp_path).run([Member("a", "a", values)], only_seed=1000)
+    assert [history.config["seed"] for history in found["a"]] == [1000]
+    assert [path.name for path in tmp_path.iterdir()] == ["a-seed1000"]

@@ -1,124 +1,124 @@
 """FedHARM's experiments: clients with different networks that agree on descriptors, and what that saves.
 
-``fedharm_study_runs.py`` has the runs. The document's own numbers are beside ours, and its missing controls (isolated
-clients, and the same clients without alignment) are here.
+``fedharm_study_runs.py`` has the runs. The document's own numbers are beside ours, and so are its rivals, and the
+controls that it lacks (isolated clients, and the same clients without alignment). What clients predict with and what
+they have after local training are two measures: of FedHARM's clients they are the same, a rival's first receive a mean.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from statistics import fmean
+from collections.abc import Mapping
 
+from fedloom.reproduce.fedharm_ablations import ABLATION_STUDY
 from fedloom.reproduce.fedharm_study_runs import (
-    ABLATED,
+    CLASSES,
     CLIENTS,
     COMMUNAL,
+    COMMUNAL_EPOCHS,
     DATA,
     EPOCHS,
     FEDHARM_RES,
     ISOLATED,
-    REM,
-    RES,
+    LRS,
     ROUNDS,
     SAMPLES,
+    SCORE,
+    TEST,
+    TRAINED,
     UNALIGNED,
+    VALID,
     Arm,
-    ablations,
+    Values,
+    accuracies_of,
+    arm_member,
     arms,
-    document_blocks,
+    data_of,
     fedharm_rem,
+    kilobytes_sent,
     model_kilobytes,
+    run_cells,
 )
 from fedloom.reproduce.published_tables import published
 from fedloom.reproduce.study import (
+    BASELINE,
     Study,
     StudyFinding,
     StudyOutcome,
     StudyRequest,
     StudyTable,
-    ahead_finding,
+    baseline_score,
     mean_text,
 )
-from fedloom.runs.plans.plan import Member, folder_name
-from fedloom.runs.results.history import History
-
-SCORE = "client_model/own_test/accuracy/mean"
-Values = Mapping[tuple[str, int], Sequence[History]]
-"""The runs of each arm and number of clients, one per seed."""
+from fedloom.reproduce.testability import claim_above
+from fedloom.reproduce.tuning import TUNING_SEED, Candidates, choose_rates, tuning_members
+from fedloom.runs.plans.plan import Member
 
 
-def _member(data: str, arm: Arm, clients: int) -> Member:
-    label = f"{data}, {clients} clients, {arm.label}"
-    return Member(label, folder_name(label), arm.config(data, clients))
+def _candidates(request: StudyRequest) -> Candidates:
+    """The grids of learning rates."""
+    data = data_of(request)
+    return {arm.label: {f"{lr:g}": arm.config(data, arm.tuned(data), lr) for lr in LRS} for arm in arms(data)}
 
 
-def _cells(request: StudyRequest) -> dict[tuple[str, int], Member]:
-    data = request.data or DATA[0]
-    return {(arm.label, clients): _member(data, arm, clients) for clients in CLIENTS for arm in arms(data)}
-
-
-def _ablation_cells(request: StudyRequest) -> dict[tuple[str, int], Member]:
-    data = request.data or DATA[0]
-    return {(arm.label, ABLATED): _member(data, arm, ABLATED) for arm in ablations(data)}
-
-
-def _histories(request: StudyRequest, cells: Mapping[tuple[str, int], Member]) -> Values:
-    found = request.run(list(cells.values()))
-    return {cell: found[member.label] for cell, member in cells.items()}
-
-
-def _accuracies(runs: Sequence[History]) -> list[float]:
-    return [run.series(SCORE)[1][-1] for run in runs]
+def _cells(request: StudyRequest, chosen: Mapping[str, str]) -> dict[tuple[str, int], Member]:
+    """The runs of the tables; without chosen learning rates, with the first of the grid."""
+    data = data_of(request)
+    return {
+        (arm.label, n): arm_member(data, arm, n, arm.config(data, n, float(chosen.get(arm.label, LRS[0]))))
+        for arm in arms(data)
+        for n in arm.counts(data)
+    }
 
 
 def _run(request: StudyRequest) -> StudyOutcome:
-    data = request.data or DATA[0]
-    values = _histories(request, _cells(request))
-    tables = (accuracy_table(data, values), byte_table(data, values))
-    plain = {f"{label}, {clients}": _accuracies(runs) for (label, clients), runs in values.items()}
+    data = data_of(request)
+    chosen = choose_rates(request, _candidates(request))
+    values = run_cells(request, _cells(request, chosen))
+    tables = (accuracy_table(data, values, chosen), byte_table(data, values))
+    plain = {f"{label}, {clients}": accuracies_of(runs) for (label, clients), runs in values.items()}
     title = f"FedHARM with 5, 10 and 20 clients on {data}"
-    return StudyOutcome(
-        "fedharm-clients", title, tables, tuple(findings(data, values)), (_note(request),), {"values": plain}
-    )
-
-
-def _run_ablations(request: StudyRequest) -> StudyOutcome:
-    data = request.data or DATA[0]
-    values = _histories(request, _ablation_cells(request))
-    rows = tuple((label, mean_text(_accuracies(runs)), _bytes(runs)[0]) for (label, _), runs in values.items())
-    columns = ("arm", "accuracy (%)", "kB up per client and round")
-    maps = [run.server_state()["blocks"].tolist() for run in values["rem, blocks by KL", ABLATED]]
-    tables = (StudyTable(f"{data}, {ABLATED} clients", columns, rows), block_table(data, maps))
-    plain = {label: _accuracies(runs) for (label, _), runs in values.items()}
-    title = f"What FedHARM's parts are worth, on {data}"
-    return StudyOutcome(
-        "fedharm-ablations",
-        title,
-        tables,
-        tuple(ablation_findings(data, values)),
-        (_note(request),),
-        {"values": plain, "blocks": maps},
-    )
+    found = (*rival_findings(data, values), *findings(data, values))
+    return StudyOutcome("fedharm-clients", title, tables, found, (_note(request),), {"values": plain})
 
 
 def _note(request: StudyRequest) -> str:
-    data = request.data or DATA[0]
-    samples = SAMPLES[data] / 2
+    data = data_of(request)
+    samples, train = SAMPLES[data], SAMPLES[data] * (1 - TEST - VALID)
     return (
-        f"{samples * (1 - COMMUNAL):.0f} private samples of all clients together, {samples * COMMUNAL:.0f} communal "
-        f"ones, {ROUNDS[data]} rounds of {EPOCHS} local epochs and one on the communal set, Adam with learning rate "
-        f"0.005: mean accuracy of clients on their own tests ({samples:.0f} samples in all), mean ± standard deviation "
+        f"about {samples} samples of {CLASSES[data]} classes, {100 * TEST:.0f} % for tests and {100 * VALID:.0f} % for "
+        f"validation; {train * COMMUNAL:.0f} of the others communal, or the server's (FedCon), or left to clients "
+        f"(rivals); {ROUNDS} rounds of {EPOCHS} local epochs and {COMMUNAL_EPOCHS} on the communal set; Adam, its rate "
+        f"by validation parts with seed {TUNING_SEED}; accuracy on clients' own tests, mean ± standard deviation "
         f"over {request.seeds} seeds."
     )
 
 
-def accuracy_table(data: str, values: Values) -> StudyTable:
-    """Mean client accuracies beside the document's: a row per arm, a column per number of clients."""
+def accuracy_table(data: str, values: Values, chosen: Mapping[str, str]) -> StudyTable:
+    """A row per arm: its learning rate, both measures per number of clients, the document's numbers; and the baseline.
+
+    Clients that keep their own models have one measure.
+
+    Args:
+        data: The data.
+        values: The runs.
+        chosen: The learning rates, in words.
+    """
     rows, reported = [], published("fedharm").tables["accuracy"]
     for arm in arms(data):
-        ours = [mean_text(_accuracies(values[arm.label, clients])) for clients in CLIENTS]
-        rows.append((arm.label, *ours, reported.text(f"{data}, {arm.label}")))
-    columns = ("arm", *(f"{clients} clients" for clients in CLIENTS), "the document's")
+        both = [
+            mean_text(accuracies_of(values[arm.label, n], score)) if n in arm.counts(data) and counts else "–"
+            for score, counts in ((SCORE, True), (TRAINED if arm.is_rival else SCORE, not arm.is_probed))
+            for n in CLIENTS
+        ]
+        rows.append((arm.label, chosen[arm.label], *both, reported.text(f"{data}, {arm.label}")))
+    pooled = [mean_text([baseline_score(run, SCORE) for run in values[ISOLATED.label, n]]) for n in CLIENTS]
+    rows.append((BASELINE, "–", *pooled, *pooled, "–"))
+    columns = (
+        *("arm", "learning rate"),
+        *(f"{n} clients" for n in CLIENTS),
+        *(f"{n}, after local training" for n in CLIENTS),
+        "the document's",
+    )
     return StudyTable(f"{data}: mean client accuracy (%)", columns, tuple(rows))
 
 
@@ -126,42 +126,68 @@ def byte_table(data: str, values: Values) -> StudyTable:
     """What a client sends and gets per round, beside its model's own size."""
     rows = []
     for arm in arms(data):
-        sent = [_bytes(values[arm.label, clients]) for clients in CLIENTS]
-        rows.append((arm.label, *(" / ".join(both) for both in sent), f"{model_kilobytes(arm, data):.0f}"))
+        sent = [kilobytes_sent(values[arm.label, n]) if n in arm.counts(data) else ("–",) for n in CLIENTS]
+        pool = next(iter(arm.pool.values()))
+        size = model_kilobytes(Arm(arm.label, {"": pool}) if arm.is_rival else arm, data)
+        rows.append((arm.label, *(" / ".join(both) for both in sent), f"{size:.0f}"))
     columns = ("arm", *(f"{clients} clients: up / down" for clients in CLIENTS), "a model")
     return StudyTable(f"{data}: kB per client and round", columns, tuple(rows))
 
 
-def _bytes(runs: Sequence[History]) -> tuple[str, str]:
-    """Kilobytes per client and round, up and down."""
-    clients = len(runs[0].clients)
-    means = (
-        fmean(record[way] for run in runs for record in run.records if record["round"])
-        for way in ("bytes_up", "bytes_down")
-    )
-    up, down = (f"{mean / clients / 1000:.1f}" for mean in means)
-    return up, down
+def compare_arms(values: Values, says: str, one: str, other: str, clients: int, score: str = SCORE) -> StudyFinding:
+    """The finding that one arm is above another with a number of clients, or that neither has learnt.
+
+    Args:
+        values: The runs.
+        says: The sentence.
+        one: The arm that should be above.
+        other: The other arm.
+        clients: The number of clients.
+        score: What is compared.
+    """
+    some, others = values[one, clients], values[other, clients]
+    baseline = [baseline_score(run, SCORE) for run in some]
+    return claim_above(says, accuracies_of(some, score), accuracies_of(others, score), baseline)
+
+
+def rival_findings(data: str, values: Values) -> list[StudyFinding]:
+    """Whether FedHARM and each rival stand as in the document's table, at each number of clients that it prints."""
+    found, reported = [], published("fedharm").tables["accuracy"]
+    for arm in (arm for arm in arms(data) if arm.is_rival):
+        for n in arm.counts(data):
+            for own in (FEDHARM_RES.label, fedharm_rem(data).label):
+                ours, theirs = (reported.row(f"{data}, {label}")[str(n)] for label in (own, arm.label))
+                one, other = (own, arm.label) if ours > theirs else (arm.label, own)
+                says = f"{n} clients: {one} is above {other}"
+                if arm.is_probed:
+                    found.append(compare_arms(values, f"{says}.", one, other, n))
+                    continue
+                found.append(compare_arms(values, f"{says} (received).", one, other, n))
+                found.append(compare_arms(values, f"{says} (after local training).", one, other, n, TRAINED))
+    return found
 
 
 def findings(data: str, values: Values) -> list[StudyFinding]:
-    """What the document says of FedHARM, its missing controls, and what holds here."""
-
-    def above(says: str, one: tuple[str, int], other: tuple[str, int], by: float = 0.0) -> StudyFinding:
-        first, second = _accuracies(values[one]), _accuracies(values[other])
-        return ahead_finding(says, f"{mean_text(first)} and {mean_text(second)}", first, second, by)
-
-    res, rem = FEDHARM_RES.label, "FedHARM rem"
+    """What the document says of FedHARM itself, its missing controls, and what holds here."""
+    res, rem = FEDHARM_RES.label, fedharm_rem(data).label
     found = [
-        above(f"{n} clients: rem is above the same clients without alignment (T10).", (rem, n), (UNALIGNED.label, n))
+        compare_arms(
+            values, f"{n} clients: rem is above the same clients without alignment (T10).", rem, UNALIGNED.label, n
+        )
         for n in CLIENTS
     ]
     found += [_every_client(values, n) for n in CLIENTS]
     for n in CLIENTS:
+        a, b = (accuracies_of(values[label, n]) for label in (rem, res))
+        baseline = [baseline_score(run, SCORE) for run in values[rem, n]]
         says = f"{n} clients: rem is not below res (by half a point at most)."
-        found.append(above(says, (rem, n), (res, n), by=-0.005))
+        found.append(claim_above(says, a, b, baseline, by=-0.005))
     for label in (res, rem):
-        found += [above(f"{label}: {a} clients are above {b}.", (label, a), (label, b)) for a, b in ((5, 10), (10, 20))]
-    sent = float(_bytes(values[rem, CLIENTS[0]])[0])
+        for few, many in ((5, 10), (10, 20)):
+            a, b = (accuracies_of(values[label, n]) for n in (few, many))
+            baseline = [baseline_score(run, SCORE) for run in values[label, few]]
+            found.append(claim_above(f"{label}: {few} clients are above {many}.", a, b, baseline))
+    sent = float(kilobytes_sent(values[rem, CLIENTS[0]])[0])
     own = model_kilobytes(fedharm_rem(data), data)
     here = f"{sent:.1f} kB of descriptors up per client and round, a model has {own:.0f} kB on average."
     found.append(StudyFinding("FedHARM sends fewer bytes per round than models would cost.", here, sent < own))
@@ -180,56 +206,13 @@ def _every_client(values: Values, clients: int) -> StudyFinding:
     return StudyFinding(f"{clients} clients: rem makes every client better than alone.", ours, better == len(gains))
 
 
-def block_table(data: str, maps: Sequence[Sequence[Sequence[int]]]) -> StudyTable:
-    """The blocks that KL divergences align, beside the document's.
-
-    Args:
-        maps: The blocks of each network of the pool, by seed.
-    """
-    rows = []
-    for number, name in enumerate(REM):
-        ours = ["–".join(map(str, seed[number])) for seed in maps]
-        theirs = (1, 2, 3, 4) if name in RES else document_blocks(data)
-        rows.append((name, ", ".join(ours), "–".join(map(str, theirs))))
-    columns = ("network", "ours, by seed", "the document's")
-    return StudyTable(f"{data}: blocks for the four of a ResNet", columns, tuple(rows))
-
-
-def ablation_findings(data: str, values: Values) -> list[StudyFinding]:
-    """What the document says of FedHARM's parts, and what holds here."""
-
-    def above(says: str, one: str, other: str) -> StudyFinding:
-        first, second = _accuracies(values[one, ABLATED]), _accuracies(values[other, ABLATED])
-        return ahead_finding(says, f"{mean_text(first)} and {mean_text(second)}", first, second)
-
-    last, maps, res = "rem, only the last block", "res, raw maps", FEDHARM_RES.label
-    return [
-        above("Alignment helps networks of all families (T10).", "FedHARM rem", UNALIGNED.label),
-        above("Alignment helps networks of different depths.", res, "res, no alignment"),
-        above("Descriptors are above raw maps.", res, maps),
-        above("All blocks are above the last one alone.", "FedHARM rem", last),
-        above("Descriptors are above pooling and cropping.", "FedHARM rem", "rem, pool and crop"),
-        above(
-            f"The document's blocks of {data} are above those that KL divergences align.",
-            "FedHARM rem",
-            "rem, blocks by KL",
-        ),
-    ]
-
-
 STUDIES = (
     Study(
         "fedharm-clients",
-        "FedHARM res and rem, no alignment and isolated, with 5, 10 and 20 clients (36 runs)",
+        "FedHARM res and rem, its rivals, no alignment and isolated, with 5, 10 and 20 clients (54 to 90 runs)",
         _run,
-        lambda request: list(_cells(request).values()),
+        lambda request: [*tuning_members(_candidates(request)), *_cells(request, {}).values()],
         data=DATA,
     ),
-    Study(
-        "fedharm-ablations",
-        "descriptors, blocks and alignment of FedHARM apart, with 10 clients (24 runs)",
-        _run_ablations,
-        lambda request: list(_ablation_cells(request).values()),
-        data=DATA,
-    ),
+    ABLATION_STUDY,
 )

@@ -97,13 +97,22 @@ class StudyRequest:
         """A copy with observers for each run."""
         return replace(self, watch=watch)
 
-    def run(self, members: Sequence[Member], may_stop: bool = False) -> dict[str, list[History]]:
-        """A history per member and seed: read, resumed or run. ``may_stop`` allows runs that stopped early."""
+    def run(
+        self, members: Sequence[Member], may_stop: bool = False, only_seed: int | None = None
+    ) -> dict[str, list[History]]:
+        """A history per member and seed: read, resumed or run.
+
+        Args:
+            members: What is run.
+            may_stop: Whether runs may stop early.
+            only_seed: The only seed, instead of those of the study.
+        """
         changed = [replace(member, values=override(_copy(member.values), self.settings)) for member in members]
         factory = RunFactory(workers=self.workers, kept_tasks=2)
-        found = run_members(self.out, changed, range(self.seeds), self.watch, factory)
+        seeds = range(self.seeds) if only_seed is None else range(only_seed, only_seed + 1)
+        found = run_members(self.out, changed, seeds, self.watch, factory)
         for label, histories in found.items():
-            for seed, history in enumerate(histories):
+            for seed, history in zip(seeds, histories, strict=True):
                 if history.stopped and not may_stop:
                     raise FedloomError(f"{label} with seed {seed} stopped: {history.stopped}")
         return found
@@ -147,15 +156,18 @@ def mean_text(values: Sequence[float], scale: float = 100.0) -> str:
 
 BASELINE = "baseline: majority class"
 """The row of what answering without a model scores."""
+OWN_BASELINE = "baseline: each client's majority class"
 
 
-def baseline_score(history: History, metric: str) -> float:
-    """What the first baseline of a run's task scored; NaN where it was not measured.
+def baseline_score(history: History, metric: str, name: str | None = None) -> float:
+    """What a baseline of a run's task scored; NaN where it was not measured.
 
     Args:
         metric: The full name of the metric.
+        name: The baseline; the first one by default.
     """
-    return next((float(one["metrics"].get(metric, nan)) for one in history.baselines), nan)
+    named = (one for one in history.baselines if name in (None, one["name"]))
+    return next((float(one["metrics"].get(metric, nan)) for one in named), nan)
 
 
 def gaps_of(one: Sequence[float], other: Sequence[float]) -> list[float]:

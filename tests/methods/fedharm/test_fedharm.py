@@ -102,6 +102,19 @@ def test_one_step_on_the_communal_set_is_the_gradient_of_the_formula(execution: 
     assert torch.allclose(rows, (task.initial_row() - rate * gradients).expand(2, -1), atol=1e-6)
 
 
+def test_entries_are_picked_again_in_every_epoch() -> None:
+    """Two epochs are one, and another one whose entries are those of the network that the first has left."""
+    task, method = conv_task(), FedHARM(k=2, epochs=2)
+    goal = Message({"descriptors": torch.ones(len(task.federation.communal), 6)})
+    both, apart = (cohort(task, "loop", LocalWork(batch_size=0, lr=0.5)) for _ in range(2))
+    start = both.spread(task.initial_row())
+    once = replace(method, epochs=1)
+    middle = once.distil(apart, start, goal)
+    picked = [method._collect(apart, rows, goal)["places"] for rows in (start, middle)]
+    assert not torch.equal(*picked)
+    assert torch.equal(method.distil(both, start, goal), once.distil(apart, middle, goal))
+
+
 def test_without_alignment_it_is_local_training_and_then_the_task_on_the_communal_set(tmp_path) -> None:
     """To the byte; the second wave has batches of its own."""
     task = conv_task()

@@ -11,9 +11,10 @@ the communal set, the control without alignment. Which blocks of different netwo
 
 Psaltis, Federated, Multi-agent, Deep Reinforcement Learning (thesis, 2024; no public link known), chapter 9 and
 appendix F. Our choices where it is silent: descriptors are in descending order of influence (else their mean over
-networks would mean nothing); the entries of a round are chosen once, by the network that its client has after local
-training, and kept in all epochs on the communal set; a = 0.5; blocks are aligned on the communal set, and not on test
-images as there. The thesis weights clients alike (``weight_by = "uniform"``).
+networks would mean nothing); a = 0.5; blocks are aligned on the communal set, and not on test images as there. Entries
+are picked again in every epoch on the communal set (section 9.2.2): those of the first by the network that its client
+has after local training, those of a later one by the network that the epoch before has left. The optimiser starts anew
+with them. The thesis weights clients alike (``weight_by = "uniform"``).
 """
 
 from __future__ import annotations
@@ -265,7 +266,6 @@ class FedHARM(CommunalDistillation):
         blocks, objective = self.own_blocks(cohort.task, message), cohort.task.objective
         labels, goal, counts = cohort.task.targets(communal), message["descriptors"], self.counts(len(blocks))
         crop = _place_of_crop(cohort)
-        given = {"places": self._collect(cohort, rows, message)["places"]} if self.descriptor == "gradient" else {}
 
         def loss(net: Network, x: Inputs, y: Tensor, given: Mapping[str, Any]) -> tuple[Tensor, Tensor]:
             outputs, maps = net.stages(x)
@@ -274,7 +274,12 @@ class FedHARM(CommunalDistillation):
             values, samples = objective.losses(outputs, labels[y])
             return self.a * values + (1 - self.a) * cosine_distance(found, goal[y]), samples
 
-        return cohort.train(rows, work=work, on=communal, given=given, loss=loss)
+        if self.descriptor != "gradient":
+            return cohort.train(rows, work=work, on=communal, loss=loss)
+        for _ in range(self.epochs):
+            places = self._collect(cohort, rows, message)["places"]
+            rows = cohort.train(rows, work=work.for_epochs(1), on=communal, given={"places": places}, loss=loss)
+        return rows
 
 
 def _name(task: Task) -> str:
