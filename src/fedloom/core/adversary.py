@@ -96,7 +96,11 @@ class Adversary:
         hooks = ("collude", "collude_against", "look_at_replies", "poison_message")
         reads = any(getattr(kind, hook) is not getattr(Adversary, hook) for hook in hooks)
         why = "looks at models, or changes them, at the server: leave out one of the two"
-        return ({Fact.READABLE: why} if reads else {}), {}
+        alone = (
+            "changes samples one by one, and nodes of a graph are not: use an attack on updates, such as signflipping"
+        )
+        changes_samples = kind.poison_samples is not Adversary.poison_samples
+        return ({Fact.READABLE: why} if reads else {}), ({Fact.GRAPHS: alone} if changes_samples else {})
 
     def members(self, participants: Sequence[int], seed: int) -> frozenset[int]:
         """The hostile clients among those who may take part.

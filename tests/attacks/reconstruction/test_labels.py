@@ -35,7 +35,10 @@ def test_counts_by_hand():
     # 4 samples: classes 0, 0, 2, 2 of 3, and even predictions
     gradient = torch.tensor([1 / 3 - 0.5, 1 / 3, 1 / 3 - 0.5])
     assert label_counts(gradient, torch.full((3,), 1 / 3), 4).tolist() == [2, 0, 2]
-    assert int(label_counts(torch.randn(3), torch.full((3,), 1 / 3), 7).sum()) == 7
+    for seed in range(50):
+        drawn = torch.randn(3, generator=torch.Generator().manual_seed(seed))
+        assert int(label_counts(drawn, torch.full((3,), 1 / 3), 7).sum()) == 7
+    assert label_counts(torch.ones(3), torch.full((3,), 1 / 3), 7).tolist() == [3, 2, 2]
 
 
 def test_labels_of_a_batch_are_found_where_the_model_has_learnt_nothing(task):

@@ -43,6 +43,8 @@ def label_counts(bias_gradient: Tensor, probabilities: Tensor, samples: int) -> 
         samples: How many samples there are.
     """
     shares = (probabilities - bias_gradient).double().clamp(min=0)
+    if not bool(shares.any()):  # no class is there by this guess at the prediction: each is as likely as another
+        shares = torch.ones_like(shares)
     wanted = samples * shares / shares.sum().clamp(min=1e-12)
     counts = wanted.floor().long()
     missing = samples - int(counts.sum())
