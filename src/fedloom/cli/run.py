@@ -203,7 +203,8 @@ def fail_if_stopped(reasons: Mapping[str, str | None]) -> None:
 
 
 def _result(history: History, folder: Path) -> dict[str, Any]:
-    from fedloom.reports.summary_table import baseline_rows, verdict
+    from fedloom.reports.summary_table import baseline_rows
+    from fedloom.reports.verdict import verdict
 
     return {
         "folder": str(folder),
@@ -225,7 +226,7 @@ def _print(history: History, folder: Path) -> None:
     from rich.table import Table
 
     from fedloom.cli.terminal.console import printer
-    from fedloom.reports.summary_table import verdict
+    from fedloom.reports.verdict import verdict
     from fedloom.runs.results.summaries import BYTES
 
     table = Table(title=f"{history.label} after round {history.records[-1]['round'] if history.records else 0}")
