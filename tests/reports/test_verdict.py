@@ -182,3 +182,30 @@ def test_a_global_model_that_learns_nothing_from_clients_is_starred_and_not_prai
     assert cell_text(rows["fedfmrl"], "client_accuracy") == "50.0 %"
     assert "* The global model" not in verdict({"fedavg": runs["fedavg"], "fedprox": runs["fedprox"]})
     assert {row["leader"] for row in evidence(runs)} == {"fedavg"}
+
+
+def test_who_is_behind_level_methods_is_said_as_well() -> None:
+    level = {name: [run([0.8], seed=n) for n in range(4)] for name in ("a", "b")}
+    worse = [run([0.5 + 0.002 * n], seed=n) for n in range(4)]
+    near = [run([0.79 + 0.02 * (n % 2) - 0.01 * (n == 1)], seed=n) for n in range(4)]
+    text = verdict({**level, "worse": worse})
+    assert "a and b are level at 80.0 ± 0.0 % with every seed. They are better than worse (paired over 4" in text
+    assert "More seeds" not in text
+    text = verdict({**level, "worse": worse, "near": near})
+    assert "They are better than worse" in text
+    assert "That near is behind is not established. More seeds may decide it" in text
+
+
+def test_clients_are_paired_within_a_seed_that_both_methods_have() -> None:
+    """The runs of two folders may not begin with the same seed, and clients of two seeds are different clients."""
+
+    def one(seed: int, values: list[float]) -> History:
+        history = run([sum(values) / len(values)], seed=seed)
+        history.clients = [{"client": number, "accuracy": value} for number, value in enumerate(values)]
+        return history
+
+    base = [0.1, 0.5, 0.9, 0.4, 0.6]
+    ahead = [value + 0.05 for value in base[:-1]] + [0.66]
+    both = verdict({"a": [one(0, base[::-1]), one(1, ahead)], "b": [one(1, base)]})
+    assert "There a is better than b (paired over 5 clients" in both
+    assert "There" not in verdict({"a": [one(0, ahead)], "b": [one(1, base)]})

@@ -111,9 +111,8 @@ def _race_sentence(
     best, away = cell_text(first, key, score), "above" if score.higher_is_better else "below"
     ties = [name for name, row in by_method.items() if row[key] == first[key]]
     if len(ties) > 1:
-        same = all(lead.gap == 0 and lead.low == lead.high == 0 for lead in ranked.leads if lead.rival in ties)
-        equal = " with every seed" if same and first["seeds"] > 1 else ""
-        return f"{on} {join_names(ties)} are level at {best}{equal}.", not equal
+        said, is_open = _level_sentence(ranked, ties, best)
+        return f"{on} {said}", is_open
     lead = f"{score.gap_text(abs(first[key] - second[key]))} {away} {second['method']}"
     fewest = min(one.units for one in ranked.leads)
     if fewest < LEAST_SEEDS:
@@ -139,14 +138,32 @@ def _race_sentence(
     )
 
 
+def _level_sentence(ranked: Race, ties: Sequence[str], best: str) -> tuple[str, bool]:
+    """Which methods share the best mean, what of the others is known, and whether more seeds may change something."""
+    same = all(lead.gap == 0 and lead.low == lead.high == 0 for lead in ranked.leads if lead.rival in ties)
+    behind = [lead.rival for lead in ranked.leads if lead.is_established]
+    near = [name for name in ranked.level if name not in ties]
+    words = f"{join_names(ties)} are level at {best}{' with every seed' if same else ''}."
+    if behind:
+        words += f" They are better than {join_names(behind)} ({ranked.basis('seeds')})."
+    if near:
+        words += f" That {join_names(near)} {'is' if len(near) == 1 else 'are'} behind is not established."
+    return words, bool(near) or not same
+
+
 def _over_clients(first: SummaryRow, second: SummaryRow, histories: Histories, score: Score) -> str:
     """The leader against the second over the clients of one seed; nothing where they were not measured one by one."""
-    scores = {}
-    for row in (first, second):
-        rows = histories[str(row["method"])][0].clients
-        scores[str(row["method"])] = {
-            r["client"]: score.rank(r[score.name]) for r in rows if is_finite(r.get(score.name))
-        }
+    runs = {
+        str(row["method"]): {run.config.get("seed", 0): run for run in histories[str(row["method"])]}
+        for row in (first, second)
+    }
+    shared = next((seed for seed in runs[str(first["method"])] if all(seed in own for own in runs.values())), None)
+    if shared is None:  # clients of different seeds are different clients
+        return ""
+    scores = {
+        name: {r["client"]: score.rank(r[score.name]) for r in own[shared].clients if is_finite(r.get(score.name))}
+        for name, own in runs.items()
+    }
     if min(map(len, scores.values())) < 2:
         return ""
     ranked = race(scores)
