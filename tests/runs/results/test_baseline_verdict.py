@@ -143,8 +143,8 @@ def test_the_sentence_says_which_test_and_out_of_how_many_baselines_the_best_was
 
 def test_clients_are_paired_within_one_seed() -> None:
     """The first runs of two methods are of different seeds; each is held against the baseline of its own seed."""
-    first = measured(1, 0.5, {"one": 0.30}, [0.51, 0.52, 0.53, 0.55])
-    second = measured(0, 0.9, {"one": 0.85}, [0.91, 0.92, 0.93, 0.95])
+    first = measured(1, 0.9, {"one": 0.80}, [0.91, 0.92, 0.93, 0.95])
+    second = measured(0, 0.5, {"one": 0.30}, [0.51, 0.52, 0.53, 0.55])
     said, warns = baseline_sentence({"fedavg": [first], "local": [second]}, first.score)
     assert not warns
     assert said.startswith("For comparison")
@@ -167,14 +167,6 @@ def test_with_two_seeds_and_no_clients_nothing_is_established() -> None:
     """What is above the baseline is neither praised nor warned of."""
     runs = [measured(seed, 0.9, {"one": 0.5}) for seed in range(2)]
     assert baseline_sentence({"fedavg": runs}, runs[0].score) == ("For comparison: answering one (50.0 %).", False)
-
-
-def test_equal_means_are_not_told_apart_by_rounding() -> None:
-    """The same scores of many seeds, added in another order."""
-    values = [0.1 * (seed % 7) + 0.123 for seed in range(11)]
-    runs = [measured(seed, value, {"one": value}) for seed, value in enumerate(values)]
-    said, _ = baseline_sentence({"fedavg": runs}, runs[0].score)
-    assert "is not better than" in said
 
 
 def test_equal_methods_are_rarely_called_better_than_the_best_of_their_baselines() -> None:
