@@ -5,7 +5,7 @@ A deployment has none: the answers would have to be fitted on samples that stay 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -109,8 +109,23 @@ def _score_clients(
     if has_validation(federation):
         valid = _part_sums(task, answers, ids, federation.valid)
         columns |= {VALIDATION + name: column for name, column in valid.items()}
+    if federation.withheld is not None:
+        columns["recall"] = _withheld_recall(task, answers, ids, *federation.withheld)
     totals: Tensors = {}
     return name_client_scores(run, federation, ids, with_metric_values(run, ids, columns, totals), totals)
+
+
+def _withheld_recall(
+    task: Task, answers: Sequence[FittedBaseline], ids: Sequence[int], label: int, victims: Collection[int]
+) -> Tensor:
+    """The recall of the withheld class at the clients that never trained on it; NaN at others."""
+    recall = torch.full((len(ids),), torch.nan, dtype=torch.float64)
+    for place, (client, answer) in enumerate(zip(ids, answers, strict=True)):
+        test = task.federation.test[client]
+        of_class = test[task.targets(test) == label]
+        if client in victims and len(of_class):
+            recall[place] = _sums(task, answer, of_class, lambda *_: None).mean_score
+    return recall
 
 
 def _part_sums(task: Task, answers: Sequence[FittedBaseline], ids: Sequence[int], part: Lists) -> Tensors:
