@@ -209,3 +209,18 @@ def test_clients_are_paired_within_a_seed_that_both_methods_have() -> None:
     both = verdict({"a": [one(0, base[::-1]), one(1, ahead)], "b": [one(1, base)]})
     assert "There a is better than b (paired over 5 clients" in both
     assert "There" not in verdict({"a": [one(0, ahead)], "b": [one(1, base)]})
+
+
+def test_where_one_class_has_most_samples_the_verdict_says_what_accuracy_hides() -> None:
+    name = "client_model/own_test/accuracy/mean"
+    baselines = [{"name": "majority", "words": "always answering '0'", "metrics": {name: 0.9}, "clients": []}]
+    runs = [run([0.9], seed=seed, made_by={}) for seed in range(3)]
+    for one in runs:
+        one.baselines, one.confusion = baselines, [[85, 5], [5, 5]]
+    text = verdict({"a": runs})
+    assert text.startswith("a (90.0 %) is not better than always answering '0'")
+    assert "90 % of the test samples are of one class" in text
+    assert "task.metrics=macro_f1" in text
+    for one in runs:
+        one.confusion = [[45, 5], [45, 5]]
+    assert "macro_f1" not in verdict({"a": runs})

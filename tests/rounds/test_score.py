@@ -148,3 +148,11 @@ def test_advise_on_the_command_line_shows_the_score(tmp_path):
     assert "macro F1 " in text
     advice = json.loads((tmp_path / "a" / "advice.json").read_text())
     assert (advice["score"], advice["higher_is_better"]) == ("macro_f1", True)
+
+
+def test_large_numbers_have_no_exponent():
+    error = Score("mae", higher_is_better=False, is_share=False)
+    assert error.text(3078.4, 120.3) == "3078 ± 120"
+    assert error.text(350.0, 99.6) == "350 ± 100"
+    assert error.text(0.41823, 0.0123) == "0.4182 ± 0.012"
+    assert (error.gap_text(1608.0), error.gap_text(0.033)) == ("1610", "0.033")

@@ -17,6 +17,8 @@ from fedloom.runs.results.baseline_verdict import baseline_sentence
 from fedloom.runs.results.significance import LEAST_SEEDS, Race, race
 from fedloom.runs.results.summaries import Histories, common_score, is_finite, join_names, values_by_seed
 
+ONE_CLASS = 0.8
+"""From this share of one class on, methods that are no better than always answering it may still differ in the rest."""
 TESTS = {"client": "On the clients' own test sets (mean of clients)", "global": "On the global test set"}
 
 
@@ -47,6 +49,8 @@ def verdict(histories: Histories) -> str:
         sentences.append("The methods ran for different numbers of rounds, so their last values are not comparable.")
     # What was not learnt comes first: who leads among methods that lose to a constant is nobody's question.
     first = [one for one in (against if warns else "", _one_class_sentence(histories)) if one]
+    if warns and score == ACCURACY:
+        sentences += _rare_classes_sentence(histories)
     return " ".join([*first, *sentences, *([against] if against and not warns else [])])
 
 
@@ -59,6 +63,18 @@ def _one_class_sentence(histories: Histories) -> str:
             found.append(name)
     verb = "answers" if len(found) == 1 else "answer"
     return f"{join_names(found)} {verb} one class for every test sample." if found else ""
+
+
+def _rare_classes_sentence(histories: Histories) -> list[str]:
+    """That accuracy says little of rare classes, where one class has most of the test samples; empty elsewhere."""
+    counted = [np.array(run.confusion) for runs in histories.values() for run in runs if run.confusion]
+    shares = [float(one.sum(1).max() / one.sum()) for one in counted if one.sum()]
+    if not shares or min(shares) < ONE_CLASS:
+        return []
+    return [
+        f"{100 * float(np.mean(shares)):.0f} % of the test samples are of one class, so accuracy says little of the "
+        "others: task.metrics=macro_f1 counts each class the same."
+    ]
 
 
 def evidence(histories: Histories) -> list[dict[str, Any]]:

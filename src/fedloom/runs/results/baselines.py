@@ -52,7 +52,6 @@ def words_of_seeds(name: str, words: Collection[str]) -> str:
     """What a baseline does, behind "better than"; its name where it answers differently with each seed.
 
     Args:
-        name: Its name.
         words: What it does with each seed.
     """
     return next(iter(words)) if len(set(words)) == 1 else f"the baseline '{name}'"
