@@ -32,14 +32,14 @@ NAMES = ("fedlid-server", "fedlid-labels", "fedlid-pretraining")
 
 
 def measured(members: list[Member], **better: float) -> dict[str, list[History]]:
-    """Two seeds of each run: 30 %, and more where the label ends with a given word."""
+    """Three seeds of each run: 30 %, and more where the label ends with a given word."""
 
     def history(label: str) -> History:
         value = 0.3 + sum(more for word, more in better.items() if label.endswith(word))
         record = {"round": 3, "bytes_up": 3e6, "bytes_down": 3e6, "bytes_between": 0, "metrics": {SCORE: value}}
         return History({}, [record])
 
-    return {member.label: [history(member.label)] * 2 for member in members}
+    return {member.label: [history(member.label)] * 3 for member in members}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -65,7 +65,7 @@ def test_runs_without_labels_are_measured_by_a_probe_and_the_server_has_other_im
 
 @pytest.mark.parametrize(("better", "holds"), [(0.05, True), (-0.05, False)])
 def test_findings_follow_the_numbers(tmp_path, better, holds):
-    request = StudyRequest(2, tmp_path)
+    request = StudyRequest(3, tmp_path)
     found = server_findings(measured(server_members(request), FedLID=better))
     assert len(found) == 10
     assert [one.holds for one in found[:8]] == [holds] * 8
@@ -77,7 +77,7 @@ def test_findings_follow_the_numbers(tmp_path, better, holds):
 
 
 def test_tables_have_every_method_the_documents_numbers_and_bytes(tmp_path):
-    request, printed = StudyRequest(2, tmp_path), published("fedlid").tables
+    request, printed = StudyRequest(3, tmp_path), published("fedlid").tables
     server = lid_table(measured(server_members(request)), printed["server"])
     assert [row[0] for row in server.rows] == [FEDAVG, "supervised 20 %", "supervised 60 %", "supervised 100 %", FEDLID]
     assert server.rows[-1] == (FEDLID, "30.0 ± 0.0", "30.0 ± 0.0", "47.52", "48.88", "0.200 MB")
