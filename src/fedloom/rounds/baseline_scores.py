@@ -26,6 +26,8 @@ from fedloom.training.metric_sums import MetricSums
 MOST_CLIENTS = 1000
 """With more clients than this, no baseline is fitted for each of them."""
 SAMPLES_AT_ONCE = 4096
+OUTPUTS_AT_ONCE = 2**25
+"""Fewer samples at once where each has many classes: a vocabulary of ten thousand words takes gigabytes otherwise."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,10 @@ def _score_shared(task: Task, pooled: FittedBaseline) -> dict[str, float]:
 def _sums(task: Task, answers: FittedBaseline, positions: Tensor, watch: Callable[[Tensor, Tensor], None]) -> Scores:
     """The sums of loss, score and counts over some samples; ``watch`` sees each batch of predictions."""
     total = torch.zeros(3, dtype=torch.float64)
-    for chunk in torch.split(positions, SAMPLES_AT_ONCE) if len(positions) else ():
+    at_once = min(SAMPLES_AT_ONCE, max(1, OUTPUTS_AT_ONCE // max(1, task.federation.classes)))
+    if task.kind == "tokens" and task.federation.classes > SAMPLES_AT_ONCE:
+        at_once = max(1, at_once // task.federation.columns["y"].shape[-1])
+    for chunk in torch.split(positions, at_once) if len(positions) else ():
         outputs, targets = answers.outputs(chunk), task.targets(chunk)
         losses, counts = task.objective.losses(outputs, targets)
         scores, _ = task.objective.scores(outputs, targets)
