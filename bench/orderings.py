@@ -1,7 +1,7 @@
 """The orderings that the documents report, on real data: who beats whom, by how much, over seeds.
 
-Each study prints mean ± standard deviation over seeds of what it compares. The slow tests of tests/test_orderings.py
-play the same studies and check them with margins; docs/orderings.md holds the numbers.
+Each study prints mean ± standard deviation over seeds of what it compares, and of the task's baselines. The slow tests
+of tests/test_orderings.py play the same studies and check them with margins; docs/orderings.md holds the numbers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,16 @@ def fedpredict(alpha: float, selector: str, seeds: int, rounds: int = 20, model:
                 scores[name].append(run.accuracy(stages))
         for name, values in scores.items():
             found[name].append(float(np.mean(values)))
+        add_baselines(found, data, CLIENTS, seed)
     return found
+
+
+def add_baselines(found: Results, data: fl.Task, metric: str, seed: int) -> None:
+    """What answering without a model scores on the same test samples, of this seed, beside what was compared."""
+    history = fl.run(data, "local", rounds=1, seed=seed, local={"steps": 1})
+    for one in history.baselines:
+        if metric in one["metrics"]:
+            found.setdefault(f"baseline: {one['name']}", []).append(float(one["metrics"][metric]))
 
 
 SEQUENTIAL = {
@@ -69,6 +78,7 @@ def fedseq(
             target = final["fedavg"][-1]
             first = next((2 * (place + 3) for place, value in enumerate(smooth) if value >= target), rounds + 2)
             reached.setdefault(name, []).append(float(first))
+        add_baselines(final, data, GLOBAL, seed)
     return final, reached
 
 
@@ -82,6 +92,7 @@ def drift(
         for method in methods:
             accuracy = _global(data, method, rounds, seed, {"epochs": 2, "lr": 0.02, "batch_size": 32})
             found.setdefault(method, []).append(float(np.mean(accuracy[-5:])))
+        add_baselines(found, data, GLOBAL, seed)
     return found
 
 
@@ -106,6 +117,7 @@ def personalised(
         for method in ("fedavg", *methods):
             history = fl.run(data, method, rounds=rounds, seed=seed, selection={"fraction": 0.5}, eval_every=rounds)
             found.setdefault(method, []).append(float(history.series(CLIENTS)[1][-1]))
+        add_baselines(found, data, CLIENTS, seed)
     return found
 
 

@@ -73,6 +73,9 @@ def refusal(made: fl.Task, spec: str, **settings) -> str:
     value = history.last(f"client_model/own_test/{made.score_name}/mean")
     assert value is not None
     assert math.isfinite(value)
+    for one in history.baselines:
+        assert math.isfinite(one["metrics"][f"client_model/own_test/{made.score_name}/mean"]), one["name"]
+    assert len(history.baselines) == 2  # of all clients together, and each client's own
     return ""
 
 

@@ -29,6 +29,11 @@ def test_every_token_has_its_most_frequent_tag_and_new_tokens_that_of_all() -> N
     assert fitted.outputs(torch.tensor([2])).argmax(-1)[0, 2] == 2
 
 
+def test_the_table_has_a_row_per_token_that_was_seen_and_one_for_all_others() -> None:
+    """A client of a vocabulary of ten thousand words has few of them."""
+    assert MostFrequentTag().fit(tagged(), torch.tensor([0, 1])).table.shape == (4, 3)
+
+
 def test_shares_sum_to_one() -> None:
     fitted = MostFrequentTag().fit(tagged(), torch.tensor([0, 1, 2]))
     assert torch.allclose(fitted.outputs(torch.tensor([0, 3])).exp().sum(-1), torch.ones(2, 3))

@@ -47,8 +47,8 @@ def test_an_advice_that_beats_no_baseline_says_so_first() -> None:
         costs={**advice.costs, base.candidate: Cost(0, 0, 0)},
         baselines={base.candidate: "always answering '1'"},
     )
-    assert str(lost).startswith("No method is better than always answering '1' (91.0 ± 1.0 %).")
+    assert str(lost).startswith("What is advised is not better than always answering '1' (91.0 ± 1.0 %).")
     assert "baseline: majority" in str(lost)
     some = replace(lost, overall=replace(lost.overall, over_baseline=0.99))
-    assert str(some).startswith("No method is better than the baseline for these clients: small and big.")
+    assert str(some).startswith("What is advised is not better than the baseline for these clients: small and big.")
     assert str(advice).startswith("Advice for")

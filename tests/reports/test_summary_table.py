@@ -1,31 +1,13 @@
-"""The comparison's numbers are those of the histories, and its verdict claims no more than they bear."""
+"""The comparison's numbers are those of the histories, and a row says what each is a mean of."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from scipy.stats import ttest_rel
 
-from fedloom.metrics.regression import MAE
-from fedloom.reports.summary_table import cell_text, differences, evidence, summary, verdict
-from fedloom.rounds.score import metric_notes
-from fedloom.runs.results.history import History
-from fedloom.runs.results.summaries import CLIENTS, GLOBAL
-
-
-def run(clients: list[float], glob: list[float] | None = None, stopped: str | None = None, **config: Any) -> History:
-    """A run whose rounds 0, 1, … measured these accuracies; each sent 3 MB up, 2 down, 1.5 between, took 10 steps."""
-    records = []
-    for number, value in enumerate(clients):
-        metrics = {CLIENTS: value, CLIENTS.replace("mean", "std"): 0.1, CLIENTS.replace("mean", "worst_decile"): 0.2}
-        if glob is not None:
-            metrics[GLOBAL] = glob[number]
-        work = {"bytes_up": 3_000_000, "bytes_down": 2_000_000, "bytes_between": 1_500_000, "steps": 10}
-        if number == 0:
-            work = dict.fromkeys(work, 0)
-        records.append({"round": number, "selected": [], "metrics": metrics, **work})
-    return History({"method": {"name": "m"}, "seed": 0, **config}, records, stopped=stopped)
+from fedloom.reports.summary_table import differences, summary
+from fedloom.runs.results.summaries import CLIENTS
+from support.histories import measured_run as run
+from support.histories import two_rounds
 
 
 def test_a_row_is_the_mean_and_sample_deviation_over_seeds_of_the_last_values() -> None:
@@ -53,174 +35,10 @@ def test_a_diverged_run_keeps_its_last_finite_value_and_its_reason() -> None:
     assert row["stopped"] == "1 of 2 seeds: loss is NaN"
 
 
-def test_verdict_names_the_best_where_every_pair_of_seeds_says_so() -> None:
-    """Seeds differ by ten points, and the method that is two points better with each of them is best."""
-    base = [0.6, 0.7, 0.65, 0.72, 0.8]
-    ahead = [value + gap for value, gap in zip(base, (0.02, 0.021, 0.019, 0.02, 0.02), strict=True)]
-    text = verdict({"a": [run([v]) for v in ahead], "b": [run([v]) for v in base]})
-    assert "a is best: 71.4 ± 7.6 %, 2.0 points above b (69.4 ± 7.5 %; between 1.9 and 2.1 points; " in text
-    assert "paired over 5 seeds, 95 %" in text
-    assert "--seeds" not in text
-
-
-def test_the_numbers_behind_the_verdict_are_those_of_a_paired_t_test() -> None:
-    scores = {"a": [0.80, 0.91, 0.85, 0.88], "b": [0.30, 0.402, 0.348, 0.41], "c": [0.81, 0.89, 0.85, 0.87]}
-    rows = evidence({name: [run([v], seed=n) for n, v in enumerate(values)] for name, values in scores.items()})
-    assert [(row["metric"], row["leader"], row["rival"]) for row in rows] == [(CLIENTS, "a", "c"), (CLIENTS, "a", "b")]
-    for row, pairs in zip(rows, (1, 3), strict=True):  # Holm: the smaller p-value stands for all pairs
-        test = ttest_rel(scores["a"], scores[row["rival"]])
-        ends = test.confidence_interval(1 - 0.05 / pairs)
-        assert (row["low"], row["high"]) == pytest.approx((ends.low, ends.high))
-        assert row["p"] == pytest.approx(min(1, pairs * test.pvalue))
-        assert row["lead"] == pytest.approx((ends.low + ends.high) / 2)
-        assert (row["seeds"], row["established"]) == (4, row["rival"] == "b")
-
-
-def test_one_seed_has_a_lead_without_an_interval_and_one_method_has_no_rival() -> None:
-    (row,) = evidence({"a": [run([0.9])], "b": [run([0.5])]})
-    assert row["lead"] == pytest.approx(0.4)
-    assert (row["low"], row["high"], row["p"], row["seeds"], row["established"]) == (None, None, 1.0, 1, False)
-    assert evidence({"a": [run([0.9])], "b": [run([0.5], stopped="loss is NaN")]}) == []
-
-
-def test_where_lower_is_better_the_lead_is_how_much_lower() -> None:
-    def errors(value: float) -> History:
-        return two_rounds({"client_model/own_test/mae/mean": value}, [0], made_by=metric_notes([MAE()]))
-
-    (row,) = evidence({"a": [errors(3.0)], "b": [errors(2.5)]})
-    assert (row["leader"], row["rival"], row["lead"]) == ("b", "a", 0.5)
-
-
-def test_fourteen_of_fourteen_seeds_are_established_and_more_seeds_do_not_make_it_worse() -> None:
-    base = [0.5 + 0.03 * (seed % 7) for seed in range(14)]
-    ahead = [value + 0.01 + 0.001 * (seed % 3) for seed, value in enumerate(base)]
-    assert "a is best" in verdict({"a": [run([v]) for v in ahead], "b": [run([v]) for v in base]})
-
-
-def test_verdict_says_who_cannot_be_told_apart() -> None:
-    scores = {"a": [0.80, 0.91, 0.85], "b": [0.81, 0.89, 0.85], "c": [0.30, 0.402, 0.348]}
-    text = verdict({name: [run([v]) for v in values] for name, values in scores.items()})
-    assert "a has the highest mean (85.3 ± 5.5 %, 0.3 points above b), but it cannot be told apart from b (" in text
-    assert "paired over 3 seeds, Holm over 3 pairs, 95 %" in text
-    assert "--seeds 6" in text
-    assert "best" not in text
-
-
-def test_two_seeds_are_not_enough_for_a_small_lead() -> None:
-    """The old rule called this a win: a lead of a point, and a standard deviation of half of one."""
-    text = verdict({"a": [run([0.80]), run([0.81])], "b": [run([0.79]), run([0.795])]})
-    assert "a is ahead in these runs" in text
-    assert "two seeds do not establish a lead" in text
-
-
-def test_three_seeds_are_the_least_for_a_claim() -> None:
-    """Two equal leads of ten points are no claim; with a third seed they are one if they are alike enough."""
-    ahead, base = [0.80, 0.8001, 0.8002], [0.70, 0.70, 0.70]
-    two, three = (
-        {
-            name: [run([value], seed=n) for n, value in enumerate(values[:count])]
-            for name, values in (("a", ahead), ("b", base))
-        }
-        for count in (2, 3)
-    )
-    assert "two seeds do not establish a lead" in verdict(two)
-    assert not any(row["established"] for row in evidence(two))
-    assert "a is best" in verdict(three)
-
-
-def test_losers_that_are_established_are_named_where_the_best_is_not() -> None:
-    runs = {
-        "a": [run([0.80 + 0.001 * n], seed=n) for n in range(5)],
-        "b": [run([0.80 + 0.001 * (n % 3)], seed=n) for n in range(5)],
-        "c": [run([0.50 + 0.002 * n], seed=n) for n in range(5)],
-    }
-    text = verdict(runs)
-    assert "cannot be told apart from b" in text
-    assert "It is better than c." in text
-
-
-def test_more_seeds_are_not_offered_for_models_that_are_equal_with_every_seed() -> None:
-    equal = {name: [run([0.8], seed=n) for n in range(3)] for name in ("a", "b")}
-    text = verdict(equal)
-    assert "a and b are level at 80.0 ± 0.0 % with every seed." in text
-    assert "More seeds" not in text
-
-
-def test_a_method_that_answers_one_class_for_everything_is_named_first() -> None:
-    constant, learnt = run([0.9], seed=0), run([0.8], seed=0)
-    constant.confusion, learnt.confusion = [[90, 0], [10, 0]], [[80, 10], [5, 5]]
-    assert verdict({"a": [constant], "b": [learnt]}).startswith("a answers one class for every test sample.")
-    constant.confusion = [[90, 0], [0, 0]]  # there is one class only: nothing else could be answered
-    assert "one class" not in verdict({"a": [constant], "b": [learnt]})
-
-
-def test_seeds_are_paired_by_their_numbers_and_not_by_their_order() -> None:
-    seeds = range(6)
-    ahead = [run([0.5 + 0.05 * n + 0.01 + 0.0001 * n], seed=n) for n in seeds]
-    base = [run([0.5 + 0.05 * n], seed=n) for n in reversed(seeds)]
-    assert "a is best" in verdict({"a": ahead, "b": base})
-
-
-def test_verdict_never_claims_a_winner_from_one_seed() -> None:
-    text = verdict({"a": [run([0.99], [0.5])], "b": [run([0.10], [0.6])]})
-    assert "a is ahead in this one run (99.0 %, 89.0 points above b), but one seed does not establish a lead" in text
-    assert "On the global test set b is ahead in this one run" in text
-    assert text.count("More seeds may decide it") == 1
-    assert "best" not in text
-
-
-def test_with_one_seed_clients_are_compared_and_it_is_said_what_that_is_worth() -> None:
-    def one(values: list[float]) -> History:
-        history = run([sum(values) / len(values)])
-        history.clients = [{"client": number, "accuracy": value} for number, value in enumerate(values)]
-        return history
-
-    base = [0.1, 0.5, 0.9, 0.4, 0.6]
-    clear = verdict({"a": [one([v + 0.05 + 0.01 * v for v in base])], "b": [one(base)]})
-    says = "(paired over 5 clients, 95 %: over clients of one seed; another seed may differ)"
-    assert f"There a is better than b {says}" in clear
-    assert "one seed does not establish a lead" in clear
-    unclear = verdict({"a": [one([0.9, 0.1, 0.8, 0.5, 0.6])], "b": [one(base)]})
-    assert f"There a cannot be told apart from b {says}" in unclear
-
-
-def test_a_second_seed_that_measured_nothing_is_no_second_seed() -> None:
-    text = verdict({"a": [run([0.9]), run([float("nan")])], "b": [run([0.5]), run([0.5])]})
-    assert "a is ahead in these runs" in text
-    assert "one seed does not establish a lead" in text
-
-
-def test_verdict_says_when_methods_are_level() -> None:
-    assert "a and b are level at 80.0 %" in verdict({"a": [run([0.8])], "b": [run([0.8])]})
-    three = {"a": [run([0.8])], "worse": [run([0.7])], "b": [run([0.8])], "c": [run([0.8])]}
-    assert "a, b and c are level at 80.0 %" in verdict(three)
-
-
-def test_verdict_leaves_out_methods_that_stopped_early() -> None:
-    runs = {"a": [run([0.9], stopped="loss is NaN")], "b": [run([0.8])], "c": [run([0.7])]}
-    text = verdict(runs)
-    assert "b is ahead" in text
-    assert "Left out because it stopped early: a." in text
-    assert "nothing to compare" in verdict({name: runs[name] for name in ("a", "b")})
-
-
-def test_verdict_says_when_methods_ran_for_different_rounds() -> None:
-    assert "different numbers of rounds" in verdict({"a": [run([0.1, 0.9])], "b": [run([0.1])]})
-
-
 def test_differences_are_the_config_keys_that_make_a_comparison_unfair() -> None:
     one, other = run([0.1], task={"name": "digits", "clients": 5}), run([0.1], task={"name": "digits", "clients": 9})
     other.config |= {"seed": 7, "method": {"name": "other"}}
     assert differences({"a": [one], "b": [other]}) == ["task.clients"]
-
-
-def two_rounds(values: dict[str, float], selected: list[int], **config: Any) -> History:
-    """Two rounds that measured the same, with these clients selected, of four."""
-    records = [
-        {"round": n, "selected": selected if n else [], "metrics": values, "bytes_up": 0, "bytes_down": 0, "steps": 0}
-        for n in range(3)
-    ]
-    return History({"method": {"name": "m"}, "seed": 0, "task": {"clients": 4}, **config}, records)
 
 
 def test_new_clients_and_recall_are_in_a_row_when_they_were_measured() -> None:
@@ -250,17 +68,3 @@ def test_rounds_to_a_target_are_there_when_asked_and_count_the_seeds_that_reache
 def test_stages_may_differ_between_compared_methods() -> None:
     one, other = run([0.1]), run([0.1], prediction=[{"name": "finetune"}])
     assert differences({"a": [one], "b": [other]}) == []
-
-
-def test_a_global_model_that_learns_nothing_from_clients_is_starred_and_not_praised() -> None:
-    """FedFMRL's server model sees communal labels only, so its lead on the global test says nothing of federating."""
-    alone = [run([0.5], [0.9], method={"name": "fedfmrl"})]
-    runs = {"fedfmrl": alone, "fedavg": [run([0.6], [0.7])], "fedprox": [run([0.5], [0.6])]}
-    text = verdict(runs)
-    assert "On the global test set fedavg is ahead" in text
-    assert "* The global model of fedfmrl learns nothing from clients, so it is not compared on the global" in text
-    rows = {row["method"]: row for row in summary(runs)}
-    assert cell_text(rows["fedfmrl"], "global_accuracy") == "90.0 % *"
-    assert cell_text(rows["fedfmrl"], "client_accuracy") == "50.0 %"
-    assert "* The global model" not in verdict({"fedavg": runs["fedavg"], "fedprox": runs["fedprox"]})
-    assert {row["leader"] for row in evidence(runs)} == {"fedavg"}

@@ -28,7 +28,7 @@ from fedloom.reproduce.fedfmrl_study_runs import FmrlResult
 from fedloom.reproduce.study import BASELINE
 
 LABELS = [member.label for member in ablation_members("cifar100")]
-ALL = {label: [FmrlResult(0.3, 0.2, 2e6), FmrlResult(0.32, 0.22, 2e6)] for label in LABELS}
+ALL = {label: [FmrlResult(0.3, 0.2, 2e6), FmrlResult(0.31, 0.21, 2e6), FmrlResult(0.32, 0.22, 2e6)] for label in LABELS}
 
 
 def test_the_server_that_is_alone_trains_as_often_as_that_of_fedfmrl_and_its_clients_learn_nothing():
@@ -42,7 +42,7 @@ def test_the_server_that_is_alone_trains_as_often_as_that_of_fedfmrl_and_its_cli
 
 @pytest.mark.parametrize(("better", "holds"), [(0.05, True), (-0.05, False)])
 def test_findings_follow_the_numbers(better, holds):
-    results = {**ALL, MIX: [FmrlResult(0.3 + better, 0.2, 1e6), FmrlResult(0.32 + better, 0.22, 3e6)]}
+    results = {**ALL, MIX: [FmrlResult(0.3 + 0.01 * n + better, 0.2, 1e6 * (n + 1)) for n in range(3)]}
     found = {one.says: one for one in ablation_findings(results)}
     assert found["Control: mixing is above the plain mean, without multi-scale."].holds == holds
     assert not found["mix sends fewer bytes per round than FedAvg."].holds  # 2 MB both
@@ -54,8 +54,8 @@ def test_what_the_document_says_of_o_diff_follows_the_numbers():
     def found(server, clients):
         results = {
             **ALL,
-            PLAIN_SERVER: [FmrlResult(0.0, one + server, 2e6) for one in (0.2, 0.22)],
-            MIX_FAST: [FmrlResult(clients, 0.2, 2e6)] * 2,
+            PLAIN_SERVER: [FmrlResult(0.0, one + server, 2e6) for one in (0.2, 0.21, 0.22)],
+            MIX_FAST: [FmrlResult(clients, 0.2, 2e6)] * 3,
         }
         return [one.holds for one in difference_findings(results)]
 
@@ -72,7 +72,7 @@ def test_the_earlier_reading_is_beside_the_present_one_and_so_are_communal_label
 
 
 def test_the_table_has_a_row_per_method_and_no_server_where_there_is_none():
-    results = {**ALL, ISOLATED: [FmrlResult(0.3, nan, 0.0, baseline=0.1)] * 2}
+    results = {**ALL, ISOLATED: [FmrlResult(0.3, nan, 0.0, baseline=0.1)] * 3}
     rows = {row[0]: row for row in ablation_table("cifar100", results).rows}
     assert list(rows) == [*LABELS, BASELINE]
     assert rows[BASELINE] == (BASELINE, "10.0 ± 0.0", "10.0 ± 0.0", "–", "–")

@@ -22,7 +22,7 @@ from fedloom.reproduce.study import BASELINE, StudyRequest
 @pytest.fixture
 def results(tmp_path):
     one = FmrlResult(0.9, 0.92, 1e4, baseline=0.1)
-    return {member.label: [one] * 2 for member in reading_members(StudyRequest(1, tmp_path))}
+    return {member.label: [one] * 3 for member in reading_members(StudyRequest(1, tmp_path))}
 
 
 def test_each_reading_is_a_run_of_its_own_for_each_beta(tmp_path):
@@ -44,7 +44,7 @@ def test_the_table_has_a_row_per_reading_and_the_baseline(results):
 
 @pytest.mark.parametrize(("better", "holds"), [(0.05, True), (-0.05, False)])
 def test_findings_follow_the_numbers(results, better, holds):
-    results[f"beta 0.3, {SOFTMAX_ALL}"] = [FmrlResult(0.9 + better, 0.92, 1e4)] * 2
+    results[f"beta 0.3, {SOFTMAX_ALL}"] = [FmrlResult(0.9 + better, 0.92, 1e4)] * 3
     found = {one.says: one.holds for one in reading_findings(results)}
     assert found["beta 0.3: softmax is above raw outputs (in every step)."] == holds
     assert found["beta 0.3: Control: learned alpha (in every step) is above communal labels alone."] == holds

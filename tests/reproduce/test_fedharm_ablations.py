@@ -9,7 +9,7 @@ from fedloom.runs.results.history import History
 
 def test_findings_of_ablations_follow_the_numbers():
     def runs(accuracy: float) -> list[History]:
-        return [History({}, [{"round": 1, "metrics": {SCORE: accuracy + 0.01 * seed}}]) for seed in range(2)]
+        return [History({}, [{"round": 1, "metrics": {SCORE: accuracy + 0.01 * seed}}]) for seed in range(3)]
 
     values = {(arm.label, ABLATED): runs(0.9 if arm.label == "res, raw maps" else 0.5) for arm in ablations("cifar10")}
     found = {one.says: one.holds for one in ablation_findings("cifar10", values)}

@@ -18,7 +18,7 @@ def measured(members: list[Member], after: float = 0.3, received: float = 0.3, *
         more = sum(value for word, value in better.items() if label.endswith(word))
         return LidResult(received + more, after + more, 0.1, 0.2, 2e5, "0.1")
 
-    return {member.label: [result(member.label)] * 2 for member in members}
+    return {member.label: [result(member.label)] * 3 for member in members}
 
 
 def holding(found: list[StudyFinding]) -> dict[str, bool | None]:
@@ -27,7 +27,7 @@ def holding(found: list[StudyFinding]) -> dict[str, bool | None]:
 
 @pytest.mark.parametrize(("better", "holds"), [(0.05, True), (-0.05, False)])
 def test_findings_follow_the_numbers_of_both_measures(tmp_path, better, holds):
-    request = StudyRequest(2, tmp_path)
+    request = StudyRequest(3, tmp_path)
     found = server_findings(measured(case_members(request, SERVER_CASES, {}), FedLID=better))
     assert [one.holds for one in found[:16]] == [holds] * 16
     assert [one.holds for one in found[16:]] == [False] * 4  # equal gains, and equal accuracies
@@ -41,7 +41,7 @@ def test_findings_follow_the_numbers_of_both_measures(tmp_path, better, holds):
 
 def test_a_measure_that_is_at_its_baseline_is_not_testable_and_the_other_is(tmp_path):
     """Trained at their clients, models are held against each client's own most frequent class."""
-    members = case_members(StudyRequest(2, tmp_path), SERVER_CASES, {})
+    members = case_members(StudyRequest(3, tmp_path), SERVER_CASES, {})
     found = holding(server_findings(measured(members, after=0.2, received=0.19, FedLID=0.0)))
     says = "IID: a SimCLR server is above a server with 20 % of its labels"
     assert found[f"{says} (after local training)."] is None

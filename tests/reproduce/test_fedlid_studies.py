@@ -25,7 +25,7 @@ NAMES = ("fedlid-server", "fedlid-labels", "fedlid-pretraining")
 
 
 def measured(members: list[Member]) -> dict[str, list[LidResult]]:
-    return {member.label: [LidResult(0.2, 0.3, 0.1, 0.25, 2e5, "0.1")] * 2 for member in members}
+    return {member.label: [LidResult(0.2, 0.3, 0.1, 0.25, 2e5, "0.1")] * 3 for member in members}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -46,7 +46,7 @@ def test_pre_trained_runs_start_from_one_network(tmp_path):
 
 
 def test_tables_have_every_run_both_measures_the_documents_numbers_and_the_baselines(tmp_path):
-    request, printed = StudyRequest(2, tmp_path), published("fedlid").tables
+    request, printed = StudyRequest(3, tmp_path), published("fedlid").tables
     server = {row[0]: row[1:] for row in lid_table(
         measured(case_members(request, SERVER_CASES, {})), printed["server"]
     ).rows}  # fmt: skip

@@ -70,7 +70,7 @@ def test_subkinds_of_n8n_are_refused_and_not_the_study_of_kinds(tmp_path):
 
 
 def test_a_margin_is_said_in_the_sentence():
-    values = {name: {"small": [value], "big": [value]} for name, value in (("a", 0.5), ("b", 0.4))}
+    values = {name: {"small": [value] * 3, "big": [value] * 3} for name, value in (("a", 0.5), ("b", 0.4))}
     assert above_finding(values, "small", "a", "b", 0.05).holds
     assert "by 5 points" in above_finding(values, "small", "a", "b", 0.05).says
     assert not above_finding(values, "small", "a", "b", 0.2).holds

@@ -78,9 +78,9 @@ def test_the_runs_of_a_study_have_folders_of_their_own(name, tmp_path):
 
 def test_an_ordering_holds_when_our_numbers_say_so_and_shows_the_documents_gap():
     plan = GalaPlan("cora", (TrainingCase(8),), (AVG, GALA))
-    scores = {(method, TrainingCase(8), mode): [0.6, 0.61] for method in plan.methods for mode in MODES}
-    scores[GALA, TrainingCase(8), "global"] = [0.64, 0.65]
-    scores[GALA, TrainingCase(8), "local"] = [0.5, 0.5]
+    scores = {(method, TrainingCase(8), mode): [0.6, 0.61, 0.6] for method in plan.methods for mode in MODES}
+    scores[GALA, TrainingCase(8), "global"] = [0.64, 0.65, 0.64]
+    scores[GALA, TrainingCase(8), "local"] = [0.5, 0.5, 0.5]
     good, bad = orderings(plan, scores, ((GALA, AVG),))
     assert good.holds
     assert "by 15.4 points" in good.says
@@ -105,7 +105,10 @@ def test_a_study_plays_scores_and_goes_on_where_it_was(tmp_path, monkeypatch):
     asked = StudyRequest(1, tmp_path, settings=("rounds=4", "eval_every=4"))
     scores = plan.run(asked)
     (table,) = accuracy_tables(plan, scores)
-    assert [row[0] for row in table.rows] == ["Centralised", "Local", "FedAvg", "Fed-GALA"]
+    answers = ["baseline: majority class", "baseline: each client's majority class"]
+    assert [row[0] for row in table.rows] == ["Centralised", "Local", "FedAvg", "Fed-GALA", *answers]
+    assert all(len(row) == len(table.columns) for row in table.rows)
+    assert [row[1] == "–" for row in table.rows[-2:]] == [False, True]  # on the whole graph nobody has own classes
     assert len(orderings(plan, scores, ORDER[:1])) == 2
     folder = next(tmp_path.glob("fedavgexit*"))
     history = fl.History.load(folder)

@@ -41,11 +41,12 @@ def test_a_mean_is_in_points_with_its_spread_over_seeds():
 @pytest.mark.parametrize(
     ("one", "other", "by", "holds", "noise"),
     [
-        ([0.6, 0.7], [0.5, 0.6], 0.0, True, False),
-        ([0.6, 0.7], [0.5, 0.6], 0.2, False, False),
-        ([0.6, 0.5], [0.5, 0.59], 0.0, None, True),
-        ([0.5, 0.5], [0.6, 0.6], -0.2, True, False),
-        ([0.5], [0.6], 0.0, False, False),
+        ([0.6, 0.7, 0.8], [0.5, 0.6, 0.7], 0.0, True, False),
+        ([0.6, 0.7, 0.8], [0.5, 0.6, 0.7], 0.2, False, False),
+        ([0.6, 0.5, 0.5], [0.5, 0.59, 0.5], 0.0, None, True),
+        ([0.5, 0.5, 0.5], [0.6, 0.6, 0.6], -0.2, True, False),
+        ([0.5], [0.6], 0.0, None, False),
+        ([0.6, 0.7], [0.5, 0.6], 0.0, None, False),  # two seeds decide nothing, however alike they are
         ([0.53, 0.54, 0.51], [0.5, 0.5, 0.5], 0.0, None, True),  # three standard errors of three seeds
     ],
 )
@@ -53,6 +54,7 @@ def test_who_is_ahead_is_said_by_the_difference_of_the_same_seeds(one, other, by
     finding = ahead_finding("says", "ours", one, other, by)
     assert finding.holds is holds
     assert ("within noise" in finding.ours) is noise
+    assert ("too few seeds" in finding.ours) is (len(one) < 3)
 
 
 def test_a_finding_that_is_only_shown_has_no_mark_for_or_against():

@@ -12,6 +12,7 @@ import torch
 
 import fedloom as fl
 from fedloom.core.task import Task
+from fedloom.registry.kinds import METHODS
 from support.compositions import spec_of, task_for
 
 
@@ -79,10 +80,13 @@ def test_numbers_are_scored_in_their_units() -> None:
     assert found["metrics"]["client_model/own_test/mae/mean"] == pytest.approx(np.mean(errors), rel=1e-5)
 
 
+FAMILIES = ("fedavg", "fedrep", "fedproto", "fedsimclr", "fedharm", "feddf", "fedrcil", "centralised", "local")
+
+
 @pytest.mark.parametrize(
-    "method", ["fedavg", "fedrep", "fedproto", "fedsimclr", "fedharm", "feddf", "fedrcil", "centralised", "local"]
+    "method", [name if name in FAMILIES else pytest.param(name, marks=pytest.mark.slow) for name in METHODS]
 )
-def test_methods_of_all_families_have_the_baseline_of_their_task(method: str) -> None:
+def test_every_method_has_the_baseline_of_its_task(method: str) -> None:
     task, settings = task_for(method)
     history = fl.run(task, spec_of(method), rounds=1, local=settings)
     assert {one["name"] for one in history.baselines} == {"majority", "own majority"}
@@ -96,3 +100,12 @@ def test_workers_and_resuming_change_nothing_of_the_file(tmp_path: Path) -> None
     one, two = ((tmp_path / name / "baselines.json").read_bytes() for name in ("two workers", "resumed"))
     assert one == two
     assert again.baselines == fl.History.load(tmp_path / "two workers").baselines
+
+
+def test_the_recall_of_a_withheld_class_is_that_of_the_clients_that_never_trained_on_it() -> None:
+    """Whoever answers by its own samples never answers it; all clients together have it most often."""
+    y = np.array([3] * 90 + [0, 1] * 15)
+    data = fl.from_arrays(np.zeros((120, 2)), y, np.arange(120) % 4, classes=4)
+    found = scores(fl.task_of(fl.with_withheld_class(data, 3, 2)))
+    name = "client_model/own_test/withheld_recall/mean"
+    assert {one: found[one]["metrics"][name] for one in found} == {"majority": 1.0, "own majority": 0.0}

@@ -13,7 +13,8 @@ from fedloom.cli.app import app
 from fedloom.cli.terminal.live import LiveTable, planned_score
 from fedloom.cli.terminal.progress import headline
 from fedloom.reports.run_page import report_page
-from fedloom.reports.summary_table import summary, verdict
+from fedloom.reports.summary_table import summary
+from fedloom.reports.verdict import verdict
 from fedloom.rounds.score import ACCURACY, Score, metric_notes, score_of, scores_of
 from fedloom.runs.plans.compare import make_plan
 from fedloom.runs.results.history import History
@@ -147,3 +148,11 @@ def test_advise_on_the_command_line_shows_the_score(tmp_path):
     assert "macro F1 " in text
     advice = json.loads((tmp_path / "a" / "advice.json").read_text())
     assert (advice["score"], advice["higher_is_better"]) == ("macro_f1", True)
+
+
+def test_large_numbers_have_no_exponent():
+    error = Score("mae", higher_is_better=False, is_share=False)
+    assert error.text(3078.4, 120.3) == "3078 ± 120"
+    assert error.text(350.0, 99.6) == "350 ± 100"
+    assert error.text(0.41823, 0.0123) == "0.4182 ± 0.012"
+    assert (error.gap_text(1608.0), error.gap_text(0.033)) == ("1610", "0.033")

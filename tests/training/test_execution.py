@@ -2,12 +2,15 @@
 
 import logging
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
+import fedloom as fl
 from fedloom.core.task import Task
 from fedloom.models import build
+from fedloom.training import execution
 from fedloom.training.execution import Execution, cohorts, decide
 from support.synthetic import Branching, federation, mlp
 
@@ -19,6 +22,11 @@ def test_small_chains_are_vectorised_and_compute_bound_layers_are_not():
     assert decide(images, "auto", 32).name == "loop"
     text = Task("t", federation([8], (12,), tokens=5), build("char-lstm", (12,), 5, 0))
     assert decide(text, "auto", 32).name == "loop"
+
+
+@pytest.fixture(autouse=True)
+def _say_again():
+    execution._say_once.cache_clear()
 
 
 def test_batch_norm_falls_back_to_the_loop_with_one_line_that_says_why(caplog):
@@ -98,3 +106,11 @@ def test_gradients_of_single_samples_are_batched_also_where_a_loop_would_be_fast
     task = Task("t", federation([10, 10], (1, 12, 12)), build("cnn-small", (1, 12, 12), 5, 0))
     assert decide(task, "auto", 32).name == "loop"
     assert decide(task, "auto", 32, per_sample=True).name == "vectorised"
+
+
+def test_why_a_model_is_trained_in_the_loop_is_said_once_for_all_runs_of_a_comparison(caplog):
+    federation = fl.task("digits", clients=4).federation
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10), nn.BatchNorm1d(10))
+    with caplog.at_level(logging.WARNING, logger="fedloom"):
+        fl.compare(fl.task_of(federation, model), ["fedavg", "local"], seeds=2, rounds=1, eval_every=0)
+    assert sum("client by client" in record.getMessage() for record in caplog.records) == 1

@@ -16,7 +16,8 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.registry.setting_arguments import documents_settings
 from fedloom.reports.run_page import write_report
-from fedloom.reports.summary_table import baseline_rows, cell_text, evidence, summary, verdict
+from fedloom.reports.summary_table import baseline_rows, cell_text, summary
+from fedloom.reports.verdict import evidence, verdict
 from fedloom.runs.plans.compare import PLAN, make_plan, prolong_comparison, run_comparison, write_comparison
 from fedloom.runs.plans.plan import ObserversOf, RunFactory, TaskOf, TaskSource, read_plan
 from fedloom.runs.results.history import History

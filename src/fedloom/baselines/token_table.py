@@ -23,16 +23,21 @@ class TokenAnswer:
         task: The task, whose inputs are the tokens.
         table: Tokens × tags, the logarithms of shares; the last row is for tokens that no training sample has.
         words: What is answered.
+        known: The tokens of the other rows, in ascending order.
     """
 
     task: Task
     table: Tensor
     words: str
+    known: Tensor
 
     def outputs(self, positions: Tensor) -> Tensor:
         """Samples × positions × tags."""
         tokens = self.task.federation.columns["x"].index_select(0, positions).long()
-        return self.table[tokens.clamp(max=len(self.table) - 1)]
+        if not len(self.known):
+            return self.table[torch.zeros_like(tokens)]
+        place = torch.searchsorted(self.known, tokens).clamp(max=len(self.known) - 1)
+        return self.table[torch.where(self.known[place] == tokens, place, len(self.known))]
 
 
 @dataclass(frozen=True)
@@ -50,9 +55,10 @@ class MostFrequentTag:
         tokens, tags = tokens[counts], tags[counts]
         if not len(tags) and pooled is not None:
             return pooled
-        classes, words = task.federation.classes, int(columns["x"].max()) + 1
-        table = share_table(tokens, tags, words + 1, classes)
-        return TokenAnswer(task, table, "always answering the most frequent tag of each token")
+        # A client has few of the words: a table of all of them, for each client, would be gigabytes.
+        known, rows = tokens.unique(return_inverse=True)  # type: ignore[no-untyped-call]
+        table = share_table(rows, tags, len(known) + 1, task.federation.classes)
+        return TokenAnswer(task, table, "always answering the most frequent tag of each token", known)
 
 
 def share_table(tokens: Tensor, classes_of: Tensor, words: int, classes: int, prior: Tensor | None = None) -> Tensor:

@@ -28,7 +28,8 @@ def report(
     """
     from fedloom.cli.compare import print_table
     from fedloom.reports.run_page import write_report
-    from fedloom.reports.summary_table import baseline_rows, evidence, summary, verdict
+    from fedloom.reports.summary_table import baseline_rows, summary
+    from fedloom.reports.verdict import evidence, verdict
     from fedloom.runs.plans.compare import histories
     from fedloom.runs.results.summaries import common_score
 

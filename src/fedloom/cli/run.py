@@ -203,7 +203,8 @@ def fail_if_stopped(reasons: Mapping[str, str | None]) -> None:
 
 
 def _result(history: History, folder: Path) -> dict[str, Any]:
-    from fedloom.reports.summary_table import baseline_rows, verdict
+    from fedloom.reports.summary_table import baseline_rows
+    from fedloom.reports.verdict import verdict
 
     return {
         "folder": str(folder),
@@ -225,14 +226,17 @@ def _print(history: History, folder: Path) -> None:
     from rich.table import Table
 
     from fedloom.cli.terminal.console import printer
-    from fedloom.reports.summary_table import verdict
+    from fedloom.reports.verdict import verdict
     from fedloom.runs.results.summaries import BYTES
 
     table = Table(title=f"{history.label} after round {history.records[-1]['round'] if history.records else 0}")
     table.add_column("which model on whose data")
     table.add_column("value", justify="right")
+    for one in history.baselines:
+        table.add_column(f"baseline:\n{one['name']}", justify="right")
     for name, value in history.records[-1]["metrics"].items() if history.records else ():
-        table.add_row(name, f"{value:.4g}")
+        beside = (one["metrics"].get(name) for one in history.baselines)
+        table.add_row(name, f"{value:.4g}", *("" if other is None else f"{other:.4g}" for other in beside))
     ways = " / ".join(f"{history.total(way) / 1e6:.2f}" for way in BYTES)
     table.add_row("megabytes sent down / up / between clients", ways)
     table.add_row("local gradient steps", f"{history.total('steps'):,}")

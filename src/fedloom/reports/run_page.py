@@ -27,8 +27,8 @@ from fedloom.reports.summary_table import (
     differences,
     is_apart,
     summary,
-    verdict,
 )
+from fedloom.reports.verdict import verdict
 from fedloom.rounds.score import Score
 from fedloom.runs.folder.run_files import read_notices
 from fedloom.runs.results.history import History

@@ -18,12 +18,14 @@ from fedloom.reproduce.gala_study_runs import (
     GALA_STAYS,
     GALAP,
     LOCAL,
+    MAJORITY,
     MODES,
     MOST,
     MOST_P,
     NONE,
     NONE_P,
     NONE_STAYS,
+    OWN_MAJORITY,
     PROX,
     PROX_SN,
     GalaPlan,
@@ -57,10 +59,20 @@ def accuracy_tables(plan: GalaPlan, scores: GalaScores) -> list[StudyTable]:
         StudyTable(
             f"{plan.graph}, {case.clients} clients: accuracy (%)",
             ("method", *HEADINGS, "rounds"),
-            tuple((method.name, *_cells(plan, scores, method, case)) for method in plan.methods),
+            (*((one.name, *_cells(plan, scores, one, case)) for one in plan.methods), *_baseline_rows(scores, case)),
         )
         for case in plan.cases
     ]
+
+
+def _baseline_rows(scores: GalaScores, case: TrainingCase) -> list[tuple[str, ...]]:
+    """What answering the most frequent class scores, in the columns of a table of accuracies."""
+    rows = []
+    for baseline in (MAJORITY, OWN_MAJORITY):
+        known = [scores.get((baseline, case, mode)) for mode in MODES]
+        cells = [cell for found in known for cell in (mean_text(found) if found else "–", "–", "–")]
+        rows.append((baseline.name, *cells, "–"))
+    return rows
 
 
 def _reported(graph: str, clients: int, mode: str) -> dict[str, float]:
@@ -165,7 +177,10 @@ def _case_table(plan: GalaPlan, scores: GalaScores, heading: str, names: Sequenc
         )
         for name, case in zip(names, plan.cases, strict=True)
     )
-    return StudyTable(f"{plan.graph}: accuracy (%) by {heading}", columns, rows)
+    by_mode = ({mean_text(scores[MAJORITY, case, mode]) for case in plan.cases} for mode in MODES)
+    answers = [" / ".join(sorted(found)) for found in by_mode for _ in plan.methods]
+    last = (MAJORITY.name, *answers, *["–"] * len(plan.methods))
+    return StudyTable(f"{plan.graph}: accuracy (%) by {heading}", columns, (*rows, last))
 
 
 def _clients() -> Study:

@@ -13,7 +13,7 @@ from typing import Any
 from fedloom.config.method_spec import with_method
 from fedloom.config.resolve import method_from_config
 from fedloom.reproduce.published_tables import published
-from fedloom.reproduce.study import StudyRequest
+from fedloom.reproduce.study import BASELINE, StudyRequest
 from fedloom.runs.folder.load_config import load_config
 from fedloom.runs.plans.plan import Member, RunFactory, folder_name
 from fedloom.runs.prepare import prepare
@@ -65,6 +65,8 @@ MOST_P = StudyMethod("Max-Augment, prox", "fedgalap:augment=own+own", by_nodes=T
 AVG_STAYS = StudyMethod("FedAvg, no exits", "fedavgexit:tolerance=0+own")
 NONE_STAYS = StudyMethod("No-Augment, no exits in phase 3", "fedgala:augment=none,tolerance=0+own", by_nodes=True)
 GALA_STAYS = StudyMethod("Fed-GALA, no exits in phase 3", "fedgala:tolerance=0+own", by_nodes=True)
+MAJORITY, OWN_MAJORITY = StudyMethod(BASELINE, ""), StudyMethod("baseline: each client's majority class", "")
+"""Answers without a model, which no run plays."""
 
 
 @dataclass(frozen=True)
@@ -125,9 +127,10 @@ class GalaPlan:
         return list({member.label: member for member in every}.values())
 
     def run(self, request: StudyRequest) -> GalaScores:
-        """Run all members and score them."""
+        """Run all members and score them, and what answering without a model scores."""
         histories, factory, scores = request.run(self.members()), RunFactory(kept_tasks=len(self.cases)), GalaScores()
         for case in self.cases:
+            scores |= _baseline_scores(case, histories[self.member(self.methods[0], case, "global").label])
             for method in self.methods:
                 for mode in MODES:
                     found = histories[self.member(method, case, mode).label]
@@ -139,6 +142,17 @@ class GalaPlan:
                             _shared_model_score(h, method, mode, factory) for h in found
                         ]
         return scores
+
+
+def _baseline_scores(case: TrainingCase, found: Sequence[History]) -> GalaScores:
+    """What answering the most frequent class scores: of all clients' labels, and of each client's own."""
+    by_name = [{one["name"]: one for one in history.baselines} for history in found]
+    pooled, own = ([seed[name] for seed in by_name] for name in ("majority", "own majority"))
+    return GalaScores({
+        (MAJORITY, case, "global"): [float(one["metrics"][GLOBAL]) for one in pooled],
+        (MAJORITY, case, "local"): [_weighted_mean(one["clients"], MAJORITY, "accuracy") for one in pooled],
+        (OWN_MAJORITY, case, "local"): [_weighted_mean(one["clients"], OWN_MAJORITY, "accuracy") for one in own],
+    })  # fmt: skip
 
 
 def _own_models_score(history: History, method: StudyMethod, mode: str) -> float:

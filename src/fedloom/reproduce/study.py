@@ -22,7 +22,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.files.atomic_write import write_atomic
 from fedloom.runs.plans.plan import Member, ObserversOf, RunFactory, run_members
 from fedloom.runs.results.history import History
-from fedloom.runs.results.significance import half_width
+from fedloom.runs.results.significance import LEAST_SEEDS, half_width
 
 
 @dataclass(frozen=True)
@@ -179,12 +179,13 @@ def ahead_finding(says: str, ours: str, one: Sequence[float], other: Sequence[fl
     """The finding that one mean is above another by more than ``by`` (a share, not points), seed by seed.
 
     Its text has the difference and its standard error. It is not decided, and says so, if the difference is within
-    noise: if Student's interval (paired over seeds, 95 %) includes ``by``.
+    noise: if Student's interval (paired over seeds, 95 %) includes ``by``. Fewer than three seeds decide nothing.
     """
     gaps = gaps_of(one, other)
     mean, wide = fmean(gaps), half_width(np.array(gaps))
-    decided = not wide or abs(mean - by) > wide  # seeds that all agree are not noise
+    enough = len(gaps) >= LEAST_SEEDS
+    decided = enough and (not wide or abs(mean - by) > wide)  # seeds that all agree are not noise
     error = "" if wide is None else f" ± {100 * stdev(gaps) / len(gaps) ** 0.5:.1f}"
     difference = f"{100 * mean:+.1f}{error} points"
-    noise = "" if decided else ", within noise"
+    noise = "" if decided else ", within noise" if enough else ", too few seeds to decide"
     return StudyFinding(says, f"{ours}: {difference}{noise}.", mean > by if decided else None)

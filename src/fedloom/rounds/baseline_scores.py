@@ -5,7 +5,7 @@ A deployment has none: the answers would have to be fitted on samples that stay 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -26,6 +26,8 @@ from fedloom.training.metric_sums import MetricSums
 MOST_CLIENTS = 1000
 """With more clients than this, no baseline is fitted for each of them."""
 SAMPLES_AT_ONCE = 4096
+OUTPUTS_AT_ONCE = 2**25
+"""Fewer samples at once where each has many classes: a vocabulary of ten thousand words takes gigabytes otherwise."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +111,23 @@ def _score_clients(
     if has_validation(federation):
         valid = _part_sums(task, answers, ids, federation.valid)
         columns |= {VALIDATION + name: column for name, column in valid.items()}
+    if federation.withheld is not None:
+        columns["recall"] = _withheld_recall(task, answers, ids, *federation.withheld)
     totals: Tensors = {}
     return name_client_scores(run, federation, ids, with_metric_values(run, ids, columns, totals), totals)
+
+
+def _withheld_recall(
+    task: Task, answers: Sequence[FittedBaseline], ids: Sequence[int], label: int, victims: Collection[int]
+) -> Tensor:
+    """The recall of the withheld class at the clients that never trained on it; NaN at others."""
+    recall = torch.full((len(ids),), torch.nan, dtype=torch.float64)
+    for place, (client, answer) in enumerate(zip(ids, answers, strict=True)):
+        test = task.federation.test[client]
+        of_class = test[task.targets(test) == label]
+        if client in victims and len(of_class):
+            recall[place] = _sums(task, answer, of_class, lambda *_: None).mean_score
+    return recall
 
 
 def _part_sums(task: Task, answers: Sequence[FittedBaseline], ids: Sequence[int], part: Lists) -> Tensors:
@@ -149,7 +166,10 @@ def _score_shared(task: Task, pooled: FittedBaseline) -> dict[str, float]:
 def _sums(task: Task, answers: FittedBaseline, positions: Tensor, watch: Callable[[Tensor, Tensor], None]) -> Scores:
     """The sums of loss, score and counts over some samples; ``watch`` sees each batch of predictions."""
     total = torch.zeros(3, dtype=torch.float64)
-    for chunk in torch.split(positions, SAMPLES_AT_ONCE) if len(positions) else ():
+    at_once = min(SAMPLES_AT_ONCE, max(1, OUTPUTS_AT_ONCE // max(1, task.federation.classes)))
+    if task.kind == "tokens" and task.federation.classes > SAMPLES_AT_ONCE:
+        at_once = max(1, at_once // task.federation.columns["y"].shape[-1])
+    for chunk in torch.split(positions, at_once) if len(positions) else ():
         outputs, targets = answers.outputs(chunk), task.targets(chunk)
         losses, counts = task.objective.losses(outputs, targets)
         scores, _ = task.objective.scores(outputs, targets)

@@ -74,11 +74,17 @@ class Score:
         """A value for people: ``87.3 ± 0.6 %``, or ``0.4182 ± 0.01``."""
         if self.is_share:
             return f"{100 * mean:.1f}{'' if std is None else f' ± {100 * std:.1f}'} %"
-        return f"{mean:.4g}{'' if std is None else f' ± {std:.2g}'}"
+        return f"{number_text(mean, 4)}{'' if std is None else f' ± {number_text(std, 2)}'}"
 
     def gap_text(self, gap: float) -> str:
         """A difference of two values for people: ``1.2 points``, or ``0.013``."""
-        return f"{100 * gap:.1f} points" if self.is_share else f"{gap:.3g}"
+        return f"{100 * gap:.1f} points" if self.is_share else number_text(gap, 3)
+
+
+def number_text(value: float, digits: int) -> str:
+    """A number for people, with some significant digits and no exponent below a million: ``1610``, ``0.0042``."""
+    shown = f"{value:.{digits}g}"
+    return f"{float(shown):.0f}" if "e+" in shown and abs(float(shown)) < 1e6 else shown
 
 
 ACCURACY = Score()

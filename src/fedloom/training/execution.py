@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import torch
 from torch import nn
@@ -76,18 +77,22 @@ def decide(task: Task, wanted: str, batch_size: int, per_sample: bool = False) -
         # Also where the user asks for it: a run that cannot be vectorised is slower, but not wrong.
         obstacle = _obstacle(trainer)
         if obstacle is not None:
-            log.warning("the model is trained client by client (loop): %s", obstacle)
+            _say_once(f"the model is trained client by client (loop): {obstacle}")
             name, reason = "loop", obstacle
         elif trainer.untraceable_reason:
-            log.warning(
-                "the model is batched by torch.func.vmap, which is slower than its own layers: %s",
-                trainer.untraceable_reason,
-            )
+            why = f"which is slower than its own layers: {trainer.untraceable_reason}"
+            _say_once(f"the model is batched by torch.func.vmap, {why}")
             reason = f"{reason}; with torch.func.vmap, because {trainer.untraceable_reason}"
     width = task.layout.width
     return Execution(
         name, reason, _cohort_size(name, width), _least_clients_to_halve(name, width * max(batch_size, 1) / 32)
     )
+
+
+@cache
+def _say_once(sentence: str) -> None:
+    """Every run of a comparison or a sweep decides anew, and the reason stays the same."""
+    log.warning("%s", sentence)
 
 
 def _cohort_size(name: str, width: int) -> int:

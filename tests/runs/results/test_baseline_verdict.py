@@ -113,3 +113,74 @@ def test_a_lead_that_chance_may_explain_is_not_called_a_defeat() -> None:
     said, warns = baseline_sentence({"fedavg": [run]}, run.score)
     assert warns
     assert said.startswith("fedavg (73.0 %) is not established to be better than always answering '0' (42.0 %)")
+
+
+def measured(seed: int, score: float, base: dict[str, float], clients: list[float] | None = None) -> fl.History:
+    """A run of one round with a score, and what baselines scored on the same tests; each maybe client by client."""
+    name = "client_model/own_test/accuracy/mean"
+    rows = [{"client": number, "accuracy": value} for number, value in enumerate(clients or [])]
+    baselines = [
+        {
+            "name": one,
+            "words": f"answering {one}",
+            "metrics": {name: value},
+            "clients": [{"client": n, "accuracy": value + 0.01 * n} for n in range(len(rows))],
+        }
+        for one, value in base.items()
+    ]
+    record = {"round": 0, "selected": [], "steps": 0, "metrics": {name: score}}
+    return fl.History({"method": {"name": "m"}, "seed": seed}, [record], clients=rows, baselines=baselines)
+
+
+def test_the_sentence_says_which_test_and_out_of_how_many_baselines_the_best_was_taken() -> None:
+    runs = [measured(seed, 0.5, {"one": 0.6, "other": 0.7}) for seed in range(3)]
+    said, _ = baseline_sentence({"fedavg": runs}, runs[0].score)
+    basis = "accuracy on the clients' own tests; paired over 3 seeds with the best of 2 baselines, 95 %"
+    assert said == f"fedavg (50.0 %) is not better than answering other (70.0 %) ({basis})."
+    alone = [measured(seed, 0.5, {"one": 0.6}) for seed in range(3)]
+    assert "paired over 3 seeds with it, 95 %" in baseline_sentence({"fedavg": alone}, alone[0].score)[0]
+
+
+def test_clients_are_paired_within_one_seed() -> None:
+    """The first runs of two methods are of different seeds; each is held against the baseline of its own seed."""
+    first = measured(1, 0.9, {"one": 0.80}, [0.91, 0.92, 0.93, 0.95])
+    second = measured(0, 0.5, {"one": 0.30}, [0.51, 0.52, 0.53, 0.55])
+    said, warns = baseline_sentence({"fedavg": [first], "local": [second]}, first.score)
+    assert not warns
+    assert said.startswith("For comparison")
+
+
+def only_a_global_test(seed: int) -> Task:
+    y = (np.random.default_rng(7).random(600) < 0.02).astype(int)
+    return fl.task_of(fl.from_arrays(noise(1), y, WHO, seed=seed, classes=2, test_share=0.0), seed=seed)
+
+
+def test_without_tests_of_their_own_clients_are_held_against_the_baseline_on_the_global_test() -> None:
+    found = fl.compare(only_a_global_test, ["fedavg", "fedprox"], seeds=3, rounds=2)
+    assert re.match("No method is better than always answering '0' ", found.verdict)
+    assert "accuracy on the global test set; paired over 3 seeds" in found.verdict
+    one = fl.compare(only_a_global_test, ["fedavg", "fedprox"], seeds=1, rounds=2)
+    assert re.match("No method is better than always answering '0' ", one.verdict)
+
+
+def test_with_two_seeds_and_no_clients_nothing_is_established() -> None:
+    """What is above the baseline is neither praised nor warned of."""
+    runs = [measured(seed, 0.9, {"one": 0.5}) for seed in range(2)]
+    assert baseline_sentence({"fedavg": runs}, runs[0].score) == ("For comparison: answering one (50.0 %).", False)
+
+
+def test_equal_methods_are_rarely_called_better_than_the_best_of_their_baselines() -> None:
+    """Five methods and two baselines of the same true score; one of them is called better in at most 5 % of cases."""
+    random = np.random.default_rng(5)
+    claims = 0
+    for _ in range(400):
+        seeds = random.normal(0.5, 0.05, 3)
+        methods = {f"m{n}": seeds + random.normal(0, 0.02, 3) for n in range(5)}
+        base = {name: seeds + random.normal(0, 0.02, 3) for name in ("one", "other")}
+        runs = {
+            name: [measured(n, float(v), {one: float(b[n]) for one, b in base.items()}) for n, v in enumerate(values)]
+            for name, values in methods.items()
+        }
+        said, _ = baseline_sentence(runs, runs["m0"][0].score)
+        claims += not said.startswith("No method is")
+    assert claims / 400 <= 0.05

@@ -7,7 +7,7 @@ import pytest
 import fedloom as fl
 from fedloom.core.task import Task
 from fedloom.reports.summary_table import baseline_rows
-from fedloom.runs.results.baselines import baselines_of_runs, strongest_baseline
+from fedloom.runs.results.baselines import baselines_of_runs, strongest_baseline, words_of_seeds
 
 
 def task_of_seed(seed: int) -> Task:
@@ -51,3 +51,8 @@ def test_the_strongest_baseline_has_the_best_mean(comparison: fl.Comparison) -> 
 
 def test_runs_without_baselines_have_no_rows() -> None:
     assert baseline_rows({"m": [fl.History({"method": {"name": "m"}}, [])]}) == []
+
+
+def test_words_are_those_of_all_seeds_or_the_name() -> None:
+    assert words_of_seeds("majority", ["always answering '1'"] * 2) == "always answering '1'"
+    assert words_of_seeds("majority", ["always answering '1'", "always answering '3'"]) == "the baseline 'majority'"

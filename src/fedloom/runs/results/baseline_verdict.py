@@ -12,52 +12,64 @@ import numpy as np
 
 from fedloom.rounds.score import Score
 from fedloom.runs.results.baselines import baselines_of_runs, strongest_baseline
-from fedloom.runs.results.significance import LEAST_SEEDS, LEVEL, p_values
+from fedloom.runs.results.history import History
+from fedloom.runs.results.significance import LEAST_SEEDS, LEVEL, ROUNDING, p_values
 from fedloom.runs.results.summaries import Histories, is_finite, join_names, values_by_seed
 
 Scores = Mapping[Hashable, float]
 
 
 def baseline_sentence(histories: Histories, score: Score) -> tuple[str, bool]:
-    """The sentence about methods and the strongest baseline on the clients' own tests, and whether it is a warning.
+    """The sentence about methods and the strongest baseline on the same test, and whether it is a warning.
+
+    The test is the clients' own; the global test set where clients have none.
 
     Args:
         histories: The runs of the methods that ran to their end.
         score: The score of their task.
     """
-    baseline = strongest_baseline(baselines_of_runs(histories), score, score.clients)
-    mean = None if baseline is None else baseline.mean(score.clients)
-    if baseline is None or mean is None or not histories:
-        return "", False
-    over_seeds = {name: values_by_seed(runs, score.clients, score.rank) for name, runs in histories.items()}
-    own = values_by_seed(baseline.runs, score.clients, score.rank)
-    differences = {name: _paired(values, own) for name, values in over_seeds.items() if values}
-    if not differences:
-        return "", False
-    unit, count = "seeds", min(map(len, differences.values()))
-    if count < LEAST_SEEDS:
-        by_client = {
-            name: _by_client(runs[0].clients, score) for name, runs in histories.items() if name in differences
-        }
-        reference = _by_client(baseline.runs[0].clients, score)
-        differences = {name: _paired(values, reference) for name, values in by_client.items()}
-        unit, count = "clients of one seed", min(map(len, differences.values()))
-    better = _established(differences)
-    best = max(over_seeds, key=lambda name: np.mean(list(over_seeds[name].values()) or [-np.inf]))
-    answer = f"{baseline.words} ({score.text(mean)})"
-    basis = f"paired over {count} {unit}, {100 * LEVEL:.0f} %"
-    means = {name: float(np.mean(list(over_seeds[name].values()))) for name in differences}
+    for metric, test in ((score.clients, "the clients' own tests"), (score.shared, "the global test set")):
+        over_seeds = {name: values_by_seed(runs, metric, score.rank) for name, runs in histories.items()}
+        over_seeds = {name: values for name, values in over_seeds.items() if values}
+        known = [one for one in baselines_of_runs(histories) if one.mean(metric) is not None]
+        baseline = strongest_baseline(known, score, metric)
+        if baseline is not None and over_seeds:
+            # The baseline is chosen on these tests, which favours it, and the reader is told out of how many.
+            rivals = f"the best of {len(known)} baselines" if len(known) > 1 else "it"
+            own = values_by_seed(baseline.runs, metric, score.rank)
+            differences = {name: _paired(values, own) for name, values in over_seeds.items()}
+            by_client = {name: _paired_by_client(histories[name], baseline.runs, score) for name in over_seeds}
+            unit, count = "seeds", min(map(len, differences.values()))
+            if count < LEAST_SEEDS and all(by_client.values()):
+                differences, unit = by_client, "clients of one seed"
+                count = min(map(len, differences.values()))
+            means = {name: float(np.mean(list(values.values()))) for name, values in over_seeds.items()}
+            base = float(np.mean(list(own.values())))
+            better = _established(differences)
+            if unit == "seeds" and count < LEAST_SEEDS:  # nothing is established, and what is above is not warned of
+                better = [name for name in means if means[name] > base + ROUNDING]
+            unit = "seed" if unit == "seeds" and count == 1 else unit
+            basis = f"{score.title} on {test}; paired over {count} {unit} with {rivals}, {100 * LEVEL:.0f} %"
+            return _sentence(f"{baseline.words} ({score.text(score.rank(base))})", basis, means, base, better, score)
+    return "", False
+
+
+def _sentence(
+    answer: str, basis: str, means: Mapping[str, float], base: float, better: Sequence[str], score: Score
+) -> tuple[str, bool]:
+    """Which methods are not better than a baseline; its score for comparison if all are."""
 
     def compared(names: list[str]) -> str:
         """Below the baseline, or above it by less than chance: the first is not called the second."""
-        return "better" if all(means[name] <= score.rank(mean) for name in names) else "established to be better"
+        return "better" if all(means[name] <= base + ROUNDING for name in names) else "established to be better"
 
     if not better:
-        how, top = compared(list(differences)), score.text(score.rank(means[best]))
-        if len(differences) > 1:
+        how, best = compared(list(means)), max(means, key=lambda name: means[name])
+        top = score.text(score.rank(means[best]))
+        if len(means) > 1:
             return f"No method is {how} than {answer}: the best, {best}, has {top} ({basis}).", True
         return f"{best} ({top}) is not {how} than {answer} ({basis}).", True
-    rest = [name for name in differences if name not in better]
+    rest = [name for name in means if name not in better]
     if rest:
         are = "is" if len(rest) == 1 else "are"
         return f"{join_names(rest)} {are} not {compared(rest)} than {answer} ({basis}).", True
@@ -67,6 +79,16 @@ def baseline_sentence(histories: Histories, score: Score) -> tuple[str, bool]:
 def _paired(values: Scores, reference: Scores) -> list[float]:
     """The differences over the units that both have."""
     return [values[unit] - reference[unit] for unit in values if unit in reference]
+
+
+def _paired_by_client(runs: Sequence[History], baseline: Sequence[History], score: Score) -> list[float]:
+    """The differences over the clients of the first seed that a method and the baseline share."""
+    of_seed = {run.config.get("seed", 0): run for run in reversed(baseline)}
+    pairs = ((run, of_seed.get(run.config.get("seed", 0))) for run in runs)
+    one, other = next(((one, other) for one, other in pairs if other is not None), (None, None))
+    if one is None or other is None:
+        return []
+    return _paired(_by_client(one.clients, score), _by_client(other.clients, score))
 
 
 def _by_client(rows: Sequence[Mapping[str, Any]], score: Score) -> dict[Hashable, float]:

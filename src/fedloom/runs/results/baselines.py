@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from fedloom.rounds.score import Score
@@ -44,10 +45,16 @@ def baselines_of_runs(histories: Histories) -> list[NamedBaseline]:
             name = str(one["name"])
             words.setdefault(name, set()).add(str(one["words"]))
             found.setdefault(name, NamedBaseline(LABEL + name, str(one["words"]), [])).runs.append(_as_run(run, one))
-    return [
-        one if len(words[name]) == 1 else NamedBaseline(one.label, f"the baseline '{name}'", one.runs)
-        for name, one in found.items()
-    ]
+    return [NamedBaseline(one.label, words_of_seeds(name, words[name]), one.runs) for name, one in found.items()]
+
+
+def words_of_seeds(name: str, words: Collection[str]) -> str:
+    """What a baseline does, behind "better than"; its name where it answers differently with each seed.
+
+    Args:
+        words: What it does with each seed.
+    """
+    return next(iter(words)) if len(set(words)) == 1 else f"the baseline '{name}'"
 
 
 def strongest_baseline(baselines: list[NamedBaseline], score: Score, metric: str) -> NamedBaseline | None:

@@ -95,9 +95,10 @@ def test_a_lead_of_more_than_a_point_is_never_given_away():
     assert pick.over_runner_up is None
 
 
-def test_one_seed_makes_nobody_sure():
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_fewer_than_three_seeds_make_nobody_sure(seeds):
     groups, overall, _ = advice_on(
-        {"fedavg lr=1": (0.9, 0.9), "local lr=1": (0.1, 0.1)}, anchors=("local lr=1",), seeds=1
+        {"fedavg lr=1": (0.9, 0.9), "local lr=1": (0.1, 0.1)}, anchors=("local lr=1",), seeds=seeds
     )
     assert [pick.over_local for pick in (*groups, overall)] == [None] * 3
 

@@ -78,7 +78,7 @@ def test_doubts_are_only_raised_where_there_is_reason(advice: Advice) -> None:
     early = replace(sure, rungs=(Rung(12, 1, ("a", "b")),))
     assert [sentence.split(":")[0] for sentence in caveats(early)] == [
         "The budget ended at 12 of the 20 rounds you intend to train",
-        "There was time for one seed, and another seed may differ",
+        "There was time for one seed, and fewer than three establish nothing",
     ]
 
 

@@ -3,7 +3,7 @@
 Candidates are chosen by their scores on validation data. Only those that the advice names are then scored on test data,
 once; the confidence is computed from these scores, from differences over seeds (``runs/results/significance.py``). Two
 candidates are level if validation data do not tell them apart and their means are within a point: then the clearly
-cheaper one is taken. With one seed nothing is told apart.
+cheaper one is taken. With fewer than three seeds nothing is told apart.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Literal
 from fedloom.rounds.score import Score
 from fedloom.runs.plans.advise.halving import OVERALL, Outcome, Rung, Tournament
 from fedloom.runs.plans.advise.text import advice_text
-from fedloom.runs.results.significance import SURE, probability_better
+from fedloom.runs.results.significance import LEAST_SEEDS, SURE, probability_better
 from fedloom.runs.results.summaries import mean_and_std
 
 LEVEL = 0.01
@@ -65,8 +65,8 @@ class Pick:
     """The advice for a group of clients.
 
     ``over_runner_up`` and ``over_local`` are the probabilities, on test data, that ``use`` is better than the best
-    other method and than local training, corrected for both being asked; None with a single seed. ``level`` are the
-    other candidates that are level with the best.
+    other method and than local training, corrected for both being asked; None with fewer than three seeds.
+    ``level`` are the other candidates that are level with the best.
     """
 
     group: str
@@ -83,7 +83,7 @@ class Pick:
     baseline: Standing | None = None
     """The strongest baseline of the task on the group's validation data."""
     over_baseline: float | None = None
-    """The probability, on test data, that ``use`` is better than it; None with a single seed."""
+    """The probability, on test data, that ``use`` is better than it; None with fewer than three seeds."""
 
     @property
     def beats_baseline(self) -> bool:
@@ -193,7 +193,7 @@ def picks(
         against = anchor if anchor is not None and family(anchor) != family(use) else None
         rivals = [name for name in (runner_up, against) if name is not None]
         over = {
-            name: probability_better(_differences(test_outcomes(use), test_outcomes(name), group), len(rivals))
+            name: _sureness(_differences(test_outcomes(use), test_outcomes(name), group), len(rivals))
             for name in rivals
         }
         own = sizes.get(group) or [size for some in sizes.values() for size in some]
@@ -228,7 +228,7 @@ def with_baseline(pick: Pick, baselines: Mapping[str, BaselineOutcomes], test_ou
     means = [_mean(scores) for outcome in test if (scores := _group_scores(outcome, pick.group))]
     mean, std = mean_and_std(means)
     standing = Standing(name, known[name], mean, std if len(means) > 1 else None, len(means))
-    over = probability_better(_differences(test_outcomes(pick.use.candidate), test, pick.group))
+    over = _sureness(_differences(test_outcomes(pick.use.candidate), test, pick.group))
     return replace(pick, baseline=standing, over_baseline=over)
 
 
@@ -246,7 +246,7 @@ def _choose(
     level = []
     for name in ranked[1:]:
         gap = score - tournament.score(name, group)
-        sure = probability_better(_differences(results, tournament.results(name), group))
+        sure = _sureness(_differences(results, tournament.results(name), group))
         if gap <= LEVEL * max(1.0, abs(score)) and (sure is None or sure < SURE):
             level.append(name)
     cheap = [name for name in level if _is_cheaper(costs[name], costs[best])]
@@ -296,6 +296,11 @@ def _differences(one: Sequence[Outcome], other: Sequence[Outcome], group: str) -
         if common:
             found.append(_mean([scores[client] - rival[client] for client in sorted(common)]))
     return found
+
+
+def _sureness(differences: Sequence[float], comparisons: int = 1) -> float | None:
+    """The probability that a candidate is better than another; None with fewer seeds than a claim needs."""
+    return probability_better(differences, comparisons) if len(differences) >= LEAST_SEEDS else None
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -57,7 +57,7 @@ from fedloom.runs.plans.plan import (
     run_member,
     write_plan,
 )
-from fedloom.runs.results.baselines import LABEL
+from fedloom.runs.results.baselines import LABEL, words_of_seeds
 from fedloom.runs.results.history import History
 from fedloom.runs.runner import rescore
 
@@ -269,13 +269,18 @@ class Screening:
     def baseline_outcomes(self, rounds: int, seeds: int) -> dict[str, BaselineOutcomes]:
         """What the task's baselines score on validation and on test data, with each seed."""
         found: dict[str, BaselineOutcomes] = {}
+        words: dict[str, set[str]] = {}
         member = self.member(next(iter(self.names)), rounds)
         for seed in range(seeds):
             for part, tasks in (("valid", self.screened), ("test", self.tasks)):
                 for one in score_pooled_and_own(tasks.prepare(member, self.seed + seed).composition, rounds):
+                    words.setdefault(LABEL + one["name"], set()).add(one["words"])
                     scored = found.setdefault(LABEL + one["name"], BaselineOutcomes(one["words"], [], []))
                     getattr(scored, part).append(Outcome(self.by_group(one["clients"], seed)))
-        return found
+        return {
+            name: replace(one, words=words_of_seeds(name.removeprefix(LABEL), words[name]))
+            for name, one in found.items()
+        }
 
     def cost(self, name: str, rounds: int) -> Cost:
         """The bytes and steps of a candidate per participating client and round."""

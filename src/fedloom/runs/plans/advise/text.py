@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fedloom.rounds.score import ACCURACY, Score
 from fedloom.runs.plans.advise.candidates import method_of
-from fedloom.runs.results.significance import SURE
+from fedloom.runs.results.significance import LEAST_SEEDS, SURE
 from fedloom.runs.results.summaries import join_names
 
 if TYPE_CHECKING:
@@ -63,13 +63,16 @@ def sureness(pick: Pick) -> dict[str, float | None]:
 
 
 def against_baseline_text(advice: Advice) -> str:
-    """For which clients nothing that was tried is better than answering without a model; empty if it always is."""
+    """For which clients what is advised is not better than answering without a model; empty if it always is.
+
+    Only what is advised is scored on test data, so nothing is said of the candidates that were not chosen.
+    """
     lost = [pick for pick in (*advice.groups, advice.overall) if not pick.beats_baseline]
     if not lost:
         return ""
     # A lead that the seeds do not establish is neither a win nor a defeat, and is called neither.
     ahead = any(pick.baseline is not None and pick.use.test > pick.baseline.test for pick in lost)
-    start = "It is not established that any method is" if ahead else "No method is"
+    start = "It is not established that what is advised is" if ahead else "What is advised is not"
     base = advice.overall.baseline
     if base is not None and len(lost) > len(advice.groups):
         words = advice.baselines.get(base.candidate, base.candidate)
@@ -177,10 +180,10 @@ def caveats(advice: Advice) -> Iterator[str]:
             f"The budget ended at {last.rounds} of the {advice.rounds} rounds you intend to train: methods that start "
             "slowly may be judged too early; give more minutes."
         )
-    if last.seeds == 1:
+    if last.seeds < LEAST_SEEDS:
         yield (
-            "There was time for one seed, and another seed may differ: how certain the choice is cannot be estimated; "
-            "give more minutes."
+            f"There was time for {'one seed' if last.seeds == 1 else f'{last.seeds} seeds'}, and fewer than three "
+            "establish nothing: how certain the choice is cannot be estimated; give more minutes."
         )
     for names, sentence in _by_sentence(advice.cannot_run).items():
         yield f"Could not run: {names}. {sentence}"
