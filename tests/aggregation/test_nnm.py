@@ -27,6 +27,12 @@ def test_each_row_is_the_mean_of_its_nearest_by_hand():
     assert found.flatten().tolist() == pytest.approx([4 / 3, 4 / 3, 4 / 3, 14 / 3])
 
 
+def test_clients_with_starts_of_their_own_are_compared_by_their_changes():
+    changes, starts = honest_rows(6, 5, 3), 100 * torch.arange(6.0)[:, None].expand(6, 5)
+    together, apart = (aggregate(AggregatorChain((fl.NNM(share=0.2), fl.Mean())), start + changes, origin=start) for start in (starts[:1] * 0, starts))  # fmt: skip # noqa: E501
+    assert torch.allclose(apart - starts.mean(0), together, atol=1e-3)
+
+
 def test_without_hostile_clients_all_become_the_mean():
     rows = honest_rows(6, 5, 3)
     assert torch.allclose(mixed(rows, 0.0), rows.mean(0).expand_as(rows), atol=1e-6)

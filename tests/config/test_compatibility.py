@@ -309,6 +309,13 @@ class HalfTrust(fl.Aggregator):
         return (rows.norm(dim=1) <= rows.norm(dim=1).median()).double()
 
 
+class Shrink(fl.Aggregator):
+    """A user's rule that mixes rows by what others sent, and does not say so."""
+
+    def mix(self, rows, context):
+        return rows - rows.mean(0)
+
+
 class EvenTrust(HalfTrust):
     grants: ClassVar[Collection[fl.Fact]] = (fl.Fact.OWN_INFLUENCE,)
 
@@ -330,11 +337,12 @@ class Poisoned(fl.Adversary):
 
 def test_a_trust_of_a_users_own_goes_before_no_private_mean_until_it_promises():
     private = {"selection": "poisson", "eval_every": 0}
-    check_refusal(
-        "and halftrust has a trust of its own, which may depend on what others sent",
-        "fedavg",
-        **{**PRIVATE, "aggregation": [HalfTrust(), "privatemean"]},
-    )
+    for rule in (HalfTrust(), Shrink()):
+        check_refusal(
+            f"and {rule.name} has a trust, or mixes rows, in a way of its own, which may depend on what others sent",
+            "fedavg",
+            **{**PRIVATE, "aggregation": [rule, "privatemean"]},
+        )
     config = resolve({**private, "aggregation": [EvenTrust(), "privatemean"]})
     check_compatibility(config, FedAvg(), small_task(), "loop", deployed=False)
 

@@ -19,6 +19,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from fedloom.aggregation.any_size import as_finite, cut_sizes
+from fedloom.aggregation.changes import changes_of
 from fedloom.aggregation.krum import compared_columns, squared_distances
 from fedloom.aggregation.robust_rule import ShareRule
 from fedloom.core.aggregator import AggregationContext
@@ -39,9 +40,10 @@ class NNM(ShareRule):
     )
 
     def mix(self, rows: Tensor, context: AggregationContext) -> Tensor:
-        """The mean of each row's nearest ones."""
-        seen = cut_sizes(rows)
-        return as_finite(self._mixed(seen, context), rows)
+        """Each client's change becomes the mean of the nearest ones, from where that client started."""
+        changes = cut_sizes(changes_of(rows, context))
+        mixed = as_finite(self._mixed(changes, context), rows)
+        return mixed if context.origin is None else mixed + context.origin
 
     def rule(self, rows: Tensor, context: AggregationContext) -> Tensor:
         """The mean of the mixed rows."""

@@ -32,9 +32,9 @@ class Aggregator:
     """What the aggregator needs of other parts, and why."""
     breaks: ClassVar[Facts] = {}
     """What other parts cannot rely on, and why."""
-    grants: ClassVar[Collection[Fact]] = (Fact.OWN_INFLUENCE,)  # of a class without ``trust``
+    grants: ClassVar[Collection[Fact]] = (Fact.OWN_INFLUENCE,)  # of a class without ``trust`` and ``mix``
     """``Fact.ONLY_SUMS`` if the weighted sum of the rows is all that ``__call__`` uses; ``Fact.OWN_INFLUENCE`` if the
-    ``trust`` in a client does not depend on what others sent."""
+    ``trust`` in a client, or what it is mixed to, does not depend on what others sent."""
 
     alone: ClassVar[str] = ""
     """What a run says where no other aggregator stands behind it: what it does not withstand, and what to do."""

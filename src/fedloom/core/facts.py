@@ -94,7 +94,10 @@ METHOD_PROMISES: Promises = {
 }
 AGGREGATOR_PROMISES: Promises = {
     Fact.ONLY_SUMS: (frozenset({"__call__"}), "needs single updates: leave out one of the two; mean takes sums"),
-    Fact.OWN_INFLUENCE: (frozenset({"trust"}), "has a trust of its own, which may depend on what others sent"),
+    Fact.OWN_INFLUENCE: (
+        frozenset({"trust", "mix"}),
+        "has a trust, or mixes rows, in a way of its own, which may depend on what others sent",
+    ),
 }
 SELECTOR_PROMISES: Promises = {Fact.BLIND_DRAW: (frozenset({"__call__"}), "looks at what clients have")}
 STEP_PROMISES: Promises = {
