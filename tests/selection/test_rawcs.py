@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import fedloom as fl
@@ -186,6 +186,8 @@ def test_about_7_and_4_and_3_of_20_devices_take_part_at_the_three_levels():
     st.lists(st.floats(0, 1), min_size=1, max_size=30).filter(lambda chance: max(chance) > 1e-3),
     st.floats(0.5, 20),
 )
+@example([1.0], 0.5)  # a certain device is scaled like the others
+@example([1.0, 1.0, 0.5], 1.0)
 def test_scaled_probabilities_keep_their_order_and_sum_to_the_expected_number(chance, expected):
     before = np.where(np.array(chance) > 1e-3, chance, 0.0)
     after = scale_to(before, expected)

@@ -99,8 +99,6 @@ def accuracy_table(data: str, values: Values, chosen: Mapping[str, str]) -> Stud
     Clients that keep their own models have one measure.
 
     Args:
-        data: The data.
-        values: The runs.
         chosen: The learning rates, in words.
     """
     rows, reported = [], published("fedharm").tables["accuracy"]
@@ -138,11 +136,9 @@ def compare_arms(values: Values, says: str, one: str, other: str, clients: int, 
     """The finding that one arm is above another with a number of clients, or that neither has learnt.
 
     Args:
-        values: The runs.
         says: The sentence.
         one: The arm that should be above.
         other: The other arm.
-        clients: The number of clients.
         score: What is compared.
     """
     some, others = values[one, clients], values[other, clients]

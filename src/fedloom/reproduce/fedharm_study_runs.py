@@ -141,7 +141,6 @@ def document_blocks(data: str, table: str = "blocks") -> tuple[int, ...]:
     """The document's blocks of EfficientNet and MobileNet for the four of ResNet.
 
     Args:
-        data: The data.
         table: ``blocks``, as printed; ``blocks_by_rule``, by its own rule and divergences.
     """
     return tuple(map(int, published("fedharm").tables[table].rows[data]))

@@ -66,11 +66,7 @@ class Rates:
 
 
 def grid_of(method: str) -> dict[str, Rates]:
-    """The candidates of a method, by their words.
-
-    Args:
-        method: The method.
-    """
+    """The candidates of a method, by their words."""
     servers: Sequence[float | None] = SERVER_LRS if METHODS[method]["name"] == "fedlid" else (None,)
     rates = [Rates(lr, server) for lr in LRS for server in servers]
     return {str(one): one for one in rates}
@@ -86,7 +82,6 @@ def lid_values(data: str, method: str, skew: str, labels: str, rates: Rates) -> 
 
     Args:
         data: The clients' corpus.
-        method: The method.
         skew: How classes are divided, in the document's words.
         labels: ``FEW_LABELS``, or ``ALL_LABELS``.
         rates: The learning rates.
@@ -158,7 +153,6 @@ def lid_member(request: StudyRequest, method: str, skew: str, labels: str, chose
 
     Args:
         request: How the study is run.
-        method: The method.
         skew: How classes are divided.
         labels: How many labels clients have.
         chosen: The words for the chosen learning rates; without them, the first of the grid.
@@ -197,7 +191,6 @@ def result_of(history: History, rates: str) -> LidResult:
     """What a run measured.
 
     Args:
-        history: The run.
         rates: Its learning rates, in words.
     """
     metrics = history.records[-1]["metrics"]

@@ -103,7 +103,6 @@ class StudyRequest:
         """A history per member and seed: read, resumed or run.
 
         Args:
-            members: What is run.
             may_stop: Whether runs may stop early.
             only_seed: The only seed, instead of those of the study.
         """

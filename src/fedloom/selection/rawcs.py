@@ -132,11 +132,12 @@ def scale_to(chance: Array, expected: float) -> Array:
     able = chance > 0
     if able.sum() <= expected:
         return able.astype(np.float64)
-    scaled = chance
-    while True:  # who has reached 1 stays there, and the others share what is left: at most a step per device
-        full = scaled >= 1
-        rest = ~full & able
+    full = np.zeros(len(chance), dtype=bool)
+    while True:  # who passes 1 is cut to it, and the others share what is left: at most a step per device
+        rest = able & ~full
         left = expected - full.sum()
         scaled = np.where(full, 1.0, np.where(rest, chance * (left / chance[rest].sum()), 0.0))
-        if not (scaled[rest] > 1).any():
+        over = rest & (scaled > 1)
+        if not over.any():
             return scaled
+        full |= over
