@@ -12,6 +12,9 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from fedloom.runs import model_warnings
+from fedloom.training import execution
+
 settings.register_profile(  # a test that needs more examples says so itself; a busy machine is no failure
     "short", settings.default, max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -24,6 +27,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 def user_state(tmp_path_factory: pytest.TempPathFactory) -> None:
     """What Fedloom notes for a user is not noted for the one who tests it."""
     os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
+
+@pytest.fixture(autouse=True)
+def warnings_of_a_new_process() -> None:
+    """What a process says once is said again in each test, whichever tests its process has played before."""
+    execution._say_once.cache_clear()
+    model_warnings._say.cache_clear()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

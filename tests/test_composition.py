@@ -219,7 +219,8 @@ def test_a_combination_is_refused_exactly_when_one_of_its_pairs_is(refusals_of_p
 def all_parts(method: str) -> dict[str, object]:
     """The settings of every part that acts on updates, that a method does not refuse and that no other part refuses."""
     refused = pairs_of_the_docs()
-    names = [name for name in PARTS if name not in ALONE and frozenset((method, name)) not in refused]
+    alone = ALONE if task_for(method)[0] is IMAGES else (*ALONE, *OF_IMAGES)
+    names = [name for name in PARTS if name not in alone and frozenset((method, name)) not in refused]
     return {key: value for name in names for key, value in PARTS[name].items()}
 
 

@@ -174,10 +174,18 @@ def rounds_done(run: Path) -> int:
 
 @pytest.fixture(scope="module")
 def running(machines: Machines) -> Program:
-    """The command that watches the run, whose sites are connected."""
+    """The command that watches the run, whose sites are connected; after a round, it waits for one of them."""
     for site in [machines.start("client", name) for name in SITES]:
         wait_for_words(site, "connected")
-    return wait_for_words(machines.start("run", "server"), "Waiting")
+    program = wait_for_words(machines.start("run", "server"), "Waiting")
+    wait_for_round(program, machines.root / "server" / "run", 1)
+    os.kill(north_of(machines), signal.SIGSTOP)  # rounds are left for who comes last, however slow this machine is
+    return program
+
+
+def north_of(machines: Machines) -> int:
+    """The process of a site that trains."""
+    return process_of(f"fedloom.deploy.site.process {machines.root / 'north'}")
 
 
 def wait_for_round(running: Program, run: Path, number: int) -> None:
@@ -226,8 +234,7 @@ def attacks(folder: Path) -> list[dict[str, object]]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become nobody: another user of the machine is not tried")
 def test_another_user_of_the_machine_gets_nowhere(machines: Machines, running: Program, tmp_path: Path) -> None:
     """Whoever made the folders open, and while a run is going on: no call, no socket, no file and no token is his."""
-    run = machines.root / "server" / "run"
-    wait_for_round(running, run, 1)
+    assert not running.has_ended
     folders = [machines.root / name for name in ("server", *SITES)]
     for folder in [machines.root.parent, machines.root, machines.root / "authority", *folders]:
         folder.chmod(0o755)
@@ -259,8 +266,8 @@ def test_another_user_of_the_machine_gets_nowhere(machines: Machines, running: P
 
 
 def test_every_log_of_a_deployment_is_its_owners(machines: Machines, running: Program) -> None:
-    """Also where people's shells let others read what they write (umask 022)."""
-    wait_for_round(running, machines.root / "server" / "run", 1)
+    """Also where people's shells let others read what they write (umask 022), and while a run is going on."""
+    assert not running.has_ended
     folders = [machines.root / name for name in ("server", *SITES)]
     logs = [path for folder in folders for path in folder.rglob("*") if ".log" in path.name or path.suffix == ".jsonl"]
     names = {path.relative_to(machines.root / "server").as_posix() for path in logs if folders[0] in path.parents}
@@ -276,10 +283,11 @@ def test_killed_at_every_place_a_run_ends_in_the_same_model(machines: Machines, 
     run, watcher = machines.root / "server" / "run", running
     first = max(1, rounds_done(run) + 1)
     victims = {
-        first: lambda: process_of(f"fedloom.deploy.site.process {machines.root / 'north'}"),
+        first: lambda: north_of(machines),
         first + 1: lambda: int(read_json(run / "serving.json")["process"]),
         first + 2: lambda: process_of(f"fedloom.deploy.flower.superlink {machines.root / 'server'}"),
     }
+    os.kill(north_of(machines), signal.SIGCONT)
     end = time.monotonic() + LONGEST
     while not watcher.has_ended:
         assert time.monotonic() < end, StatusReader(machines.root / "server").read()

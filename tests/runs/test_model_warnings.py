@@ -9,12 +9,6 @@ from torch import nn
 
 import fedloom as fl
 from fedloom.core.task import Task
-from fedloom.runs import model_warnings
-
-
-@pytest.fixture(autouse=True)
-def _say_again() -> None:
-    model_warnings._say.cache_clear()
 
 
 def digits(*layers: nn.Module) -> Task:

@@ -2,7 +2,6 @@
 
 import logging
 
-import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -10,7 +9,6 @@ from torch import nn
 import fedloom as fl
 from fedloom.core.task import Task
 from fedloom.models import build
-from fedloom.training import execution
 from fedloom.training.execution import Execution, cohorts, decide
 from support.synthetic import Branching, federation, mlp
 
@@ -22,11 +20,6 @@ def test_small_chains_are_vectorised_and_compute_bound_layers_are_not():
     assert decide(images, "auto", 32).name == "loop"
     text = Task("t", federation([8], (12,), tokens=5), build("char-lstm", (12,), 5, 0))
     assert decide(text, "auto", 32).name == "loop"
-
-
-@pytest.fixture(autouse=True)
-def _say_again():
-    execution._say_once.cache_clear()
 
 
 def test_batch_norm_falls_back_to_the_loop_with_one_line_that_says_why(caplog):

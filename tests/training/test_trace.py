@@ -12,16 +12,9 @@ import fedloom as fl
 from fedloom.core.local_work import LocalWork
 from fedloom.core.model.adapted_model import AdaptedModel
 from fedloom.core.task import Task
-from fedloom.training import execution
 from fedloom.training.execution import decide
 from fedloom.training.local_trainer import LocalTrainer
 from support.synthetic import distance, federation, train_all
-
-
-@pytest.fixture(autouse=True)
-def _say_again():
-    execution._say_once.cache_clear()
-
 
 SIZES = [50, 33, 9, 5]
 WORKS = {
