@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedloom.reproduce.attack_grid_runs import ATTACKS, BACKDOOR, LEVELS, RULES, Grid, cells
+from fedloom.reproduce.attack_grid_runs import ATTACKS, BACKDOOR, LEVELS, RULES, AttackGrid, cells
 from fedloom.reproduce.attack_grid_studies import PUBLISHED, published_table
 from fedloom.reproduce.robust_studies import DIFFERENT, Defence
 from fedloom.reproduce.studies import STUDIES
@@ -21,7 +21,7 @@ def grid_of(**changed):
             accuracy[cell] = changed.get("krum", accuracy[cell])
         if rule == Defence("dnc") and attack.label in ("min-max", "min-sum"):
             accuracy[cell] = changed.get("dnc", accuracy[cell])
-    return Grid(accuracy, {cell: [0.0] * 3 for cell, _ in cells() if cell[2] == BACKDOOR}, [0.1] * 3)
+    return AttackGrid(accuracy, {cell: [0.0] * 3 for cell, _ in cells() if cell[2] == BACKDOOR}, [0.1] * 3)
 
 
 def marks(grid, states):

@@ -67,7 +67,7 @@ Cell = tuple[float, Defence, GridAttack]
 
 
 @dataclass(frozen=True)
-class Grid:
+class AttackGrid:
     """What was measured: of each cell the accuracy of every seed, and of the backdoor its success."""
 
     accuracy: Mapping[Cell, Sequence[float]]
@@ -101,11 +101,11 @@ def cells() -> Iterator[tuple[Cell, Member]]:
                 yield (alpha, rule, attack), Member(label, folder_name(label), values)
 
 
-def play_grid(request: StudyRequest) -> Grid:
+def play_grid(request: StudyRequest) -> AttackGrid:
     """The runs of the grid, played or read."""
     histories = request.run([member for _, member in cells()])
     runs = {cell: histories[member.label] for cell, member in cells()}
-    return Grid(
+    return AttackGrid(
         {cell: [_last(SCORE, run) for run in found] for cell, found in runs.items()},
         {
             cell: [_last("adversary/success", run) for run in found]
@@ -120,7 +120,7 @@ def _last(metric: str, history: History) -> float:
     return history.series(metric)[1][-1]
 
 
-def accuracy_table(alpha: float, grid: Grid) -> StudyTable:
+def accuracy_table(alpha: float, grid: AttackGrid) -> StudyTable:
     """Accuracies in points: a row per rule, a column per attack."""
     attacks = (NOBODY, *ATTACKS)
     rows = [
@@ -136,11 +136,11 @@ def accuracy_table(alpha: float, grid: Grid) -> StudyTable:
     return StudyTable(f"alpha {alpha:g}: accuracy (%)", columns, tuple(rows))
 
 
-def _worst_text(alpha: float, rule: Defence, grid: Grid) -> str:
+def _worst_text(alpha: float, rule: Defence, grid: AttackGrid) -> str:
     return f"{100 * fmean(grid.worst(alpha, rule)):.1f}"
 
 
-def ranking_table(grid: Grid) -> StudyTable:
+def ranking_table(grid: AttackGrid) -> StudyTable:
     """The rules by their worst case where clients differ, best first, with the attack that it is due to."""
     rows = []
     for rule in sorted(RULES, key=lambda rule: -fmean(grid.worst(DIFFERENT, rule))):

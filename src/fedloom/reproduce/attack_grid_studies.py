@@ -17,7 +17,7 @@ from fedloom.reproduce.attack_grid_runs import (
     LEVELS,
     NOBODY,
     RULES,
-    Grid,
+    AttackGrid,
     GridAttack,
     accuracy_table,
     cells,
@@ -48,14 +48,14 @@ CONSIDERABLE = 0.1
 """A rule that is so much below the mean without any attacker fails."""
 
 
-def _worse_where_clients_differ(grid: Grid) -> Iterator[StudyFinding]:
+def _worse_where_clients_differ(grid: AttackGrid) -> Iterator[StudyFinding]:
     for rule in PLAIN:
         alike, different = (grid.mean_over(alpha, rule, ATTACKS) for alpha in LEVELS)
         says = f"{rule.label}, mean over all attacks: clients that are alike are above clients that differ."
         yield _ahead(says, alike, different)
 
 
-def _fails_without_attackers(grid: Grid) -> Iterator[StudyFinding]:
+def _fails_without_attackers(grid: AttackGrid) -> Iterator[StudyFinding]:
     """The weakest rule, which is enough for a statement of some."""
     weakest = min(PLAIN, key=lambda rule: fmean(grid.accuracy[DIFFERENT, rule, NOBODY]))
     one, other = (grid.accuracy[DIFFERENT, rule, NOBODY] for rule in (MEAN, weakest))
@@ -63,29 +63,29 @@ def _fails_without_attackers(grid: Grid) -> Iterator[StudyFinding]:
     yield _ahead(says, one, other, CONSIDERABLE)
 
 
-def _mixing_helps(grid: Grid) -> Iterator[StudyFinding]:
+def _mixing_helps(grid: AttackGrid) -> Iterator[StudyFinding]:
     for rule in MIXED:
         yield _worst_is_above(grid, rule, Defence(rule.rule))
 
 
-def _mixing_helps_more_than_buckets(grid: Grid) -> Iterator[StudyFinding]:
+def _mixing_helps_more_than_buckets(grid: AttackGrid) -> Iterator[StudyFinding]:
     for rule in MIXED:
         if Defence(rule.rule, 2) in RULES:
             yield _worst_is_above(grid, rule, Defence(rule.rule, 2))
 
 
-def _buckets_help(grid: Grid) -> Iterator[StudyFinding]:
+def _buckets_help(grid: AttackGrid) -> Iterator[StudyFinding]:
     for rule in RULES:
         if rule.bucket > 1:
             yield _worst_is_above(grid, rule, Defence(rule.rule))
 
 
-def _worst_is_above(grid: Grid, rule: Defence, other: Defence) -> StudyFinding:
+def _worst_is_above(grid: AttackGrid, rule: Defence, other: Defence) -> StudyFinding:
     says = f"Clients that differ, worst case: {rule.label} is above {other.label}."
     return _ahead(says, grid.worst(DIFFERENT, rule), grid.worst(DIFFERENT, other))
 
 
-def _dnc_is_above(grid: Grid) -> Iterator[StudyFinding]:
+def _dnc_is_above(grid: AttackGrid) -> Iterator[StudyFinding]:
     for alpha in LEVELS:
         best = grid.mean_over(alpha, Defence("dnc"), TAILORED)
         for name in ("krum", "multikrum", "bulyan", "trimmedmean", "median"):
@@ -93,7 +93,7 @@ def _dnc_is_above(grid: Grid) -> Iterator[StudyFinding]:
             yield _ahead(says, best, grid.mean_over(alpha, Defence(name), TAILORED))
 
 
-def _loses_more_by_alie(grid: Grid) -> Iterator[StudyFinding]:
+def _loses_more_by_alie(grid: AttackGrid) -> Iterator[StudyFinding]:
     for alpha in LEVELS:
         for name in ("krum", "trimmedmean", "bulyan"):
             honest, attacked = (
@@ -103,17 +103,17 @@ def _loses_more_by_alie(grid: Grid) -> Iterator[StudyFinding]:
             yield loses_more_finding(f"alpha {alpha:g}, ALIE: {name} loses more than the mean.", honest, attacked)
 
 
-def _best_against_attacks_on_models(grid: Grid) -> Iterator[StudyFinding]:
+def _best_against_attacks_on_models(grid: AttackGrid) -> Iterator[StudyFinding]:
     return _above_the_others(grid, ("median", "fltrust", "dnc"), OF_MODELS, "all attacks on models")
 
 
-def _best_against_poisoned_data(grid: Grid) -> Iterator[StudyFinding]:
+def _best_against_poisoned_data(grid: AttackGrid) -> Iterator[StudyFinding]:
     best = ("krum", "multikrum", "bulyan", "fltrust", "dnc")
     return _above_the_others(grid, best, (BY_LABEL["label flips"],), "label flips")
 
 
 def _above_the_others(
-    grid: Grid, best: Sequence[str], attacks: Sequence[GridAttack], over: str
+    grid: AttackGrid, best: Sequence[str], attacks: Sequence[GridAttack], over: str
 ) -> Iterator[StudyFinding]:
     """That each of some rules is above the mean of the rules that are not among them."""
     for alpha in LEVELS:
@@ -130,7 +130,7 @@ def _ahead(says: str, one: Sequence[float], other: Sequence[float], by: float = 
 
 BLADES, BYZFL = "Li, Ngai and Voigt 2023 (Blades' authors)", "Allouah et al. 2023 (ByzFL's authors)"
 SURVEY = "Zhang et al. 2025 (FLPoison)"
-PUBLISHED: tuple[tuple[str, str, Callable[[Grid], Iterator[StudyFinding]]], ...] = (
+PUBLISHED: tuple[tuple[str, str, Callable[[AttackGrid], Iterator[StudyFinding]]], ...] = (
     (BLADES, "where clients differ, all rules get much worse", _worse_where_clients_differ),
     (BLADES, "some rules fail there without any attacker", _fails_without_attackers),
     (BYZFL, "where clients differ, NNM helps any rule", _mixing_helps),

@@ -31,7 +31,7 @@ from fedloom.runs.results.history import History
 CLIENTS, ROUNDS, STEPS = 30, 12, 8
 ALIKE, DIFFERENT = 100.0, 0.3
 """Dirichlet's alpha of clients that are alike, and of clients that differ."""
-RULES = tuple(name for name in AGGREGATORS.builtin if name not in ("privatemean", "nnm", "pca"))
+RULES = tuple(name for name in AGGREGATORS.builtin if name not in ("privatemean", "nnm", "pca", "servertraining"))
 """The rules that make a row by themselves."""
 SCORE = "global_model/global_test/accuracy"
 
