@@ -61,7 +61,7 @@ def test_a_task_without_clean_samples_of_the_server_is_refused():
             fl.run(fl.task("digits", clients=5), "fedavg", rounds=1, aggregation=rules)
 
 
-@pytest.mark.parametrize("method", ["fedrep", "scaffold", "ifca", "local"])
+@pytest.mark.parametrize("method", ["fedrep", "scaffold", "ifca"])
 def test_methods_without_one_mean_of_whole_models_are_refused(method):
     task = fl.task("digits", clients=5, communal_per_class=5)
     with pytest.raises(fl.FedloomError, match="servertraining trains the mean of clients' whole models"):

@@ -37,8 +37,9 @@ class ServerTraining(Aggregator):
 
     grants: ClassVar[Collection[Fact]] = (*Aggregator.grants, Fact.ONLY_SUMS)
     needs: ClassVar[Facts] = dict.fromkeys(
-        (Fact.EXCHANGES, Fact.ONE_MEAN, Fact.WHOLE_MODEL, Fact.TRAINED_MODELS),
-        "trains the mean of clients' whole models at the server: use another aggregator",
+        (Fact.EXCHANGES, Fact.ONE_MEAN), "makes one update of those of all clients: leave it out"
+    ) | dict.fromkeys(
+        (Fact.WHOLE_MODEL, Fact.TRAINED_MODELS), "trains the mean of clients' whole models: use another aggregator"
     )
 
     epochs: Count = 1
