@@ -1,10 +1,10 @@
 """The study of the grid of attacks and rules: its tables, and published orderings beside them.
 
-The orderings are statements of papers. Blades (Li et al., IoTDI 2024, https://arxiv.org/abs/2206.05359) and ByzFL
-(González et al., 2025, https://arxiv.org/abs/2505.24802) show their grids as figures, without numbers to compare with.
-So this compares what their authors state elsewhere, of the experiments that Blades grew from and of NNM, and what the
-papers of other rules and attacks state. They trained other networks on other data: where an ordering does not hold
-here, that does not make it wrong there.
+The orderings are statements of papers, most of them from abstracts. Of Blades (Li et al., IoTDI 2024,
+https://arxiv.org/abs/2206.05359) and ByzFL (González et al., 2025, https://arxiv.org/abs/2505.24802) themselves we had
+no table of results to compare with. So this compares what their authors state elsewhere, of the experiments that Blades
+grew from and of NNM, and what the papers of other rules and attacks state. They trained other networks on other data:
+where an ordering does not hold here, that does not make it wrong there.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ PUBLISHED: tuple[tuple[str, str, Callable[[AttackGrid], Iterator[StudyFinding]]]
     (BLADES, "where clients differ, all rules get much worse", _worse_where_clients_differ),
     (BLADES, "some rules fail there without any attacker", _fails_without_attackers),
     (BYZFL, "where clients differ, NNM helps any rule", _mixing_helps),
-    (BYZFL, "NNM helps more than buckets", _mixing_helps_more_than_buckets),
+    (BYZFL, "NNM is better than what there was, such as buckets", _mixing_helps_more_than_buckets),
     ("Karimireddy, He and Jaggi 2022", "where clients differ, buckets help", _buckets_help),
     ("Shejwalkar and Houmansadr 2021", "DnC is best against min-max and min-sum", _dnc_is_above),
     ("Baruch, Baruch and Goldberg 2019", "ALIE costs a defence more than the mean", _loses_more_by_alie),
