@@ -20,6 +20,7 @@ from fedloom.aggregation.pca import PCA as PCA
 from fedloom.aggregation.robust_rule import RobustRule as RobustRule
 from fedloom.aggregation.robust_rule import ShareRule as ShareRule
 from fedloom.aggregation.server_optimizer import ServerOptimizer as ServerOptimizer
+from fedloom.aggregation.server_training import ServerTraining as ServerTraining
 from fedloom.aggregation.trimmed_mean import TrimmedMean as TrimmedMean
 from fedloom.api.compare import Comparison as Comparison
 from fedloom.api.plot import plot as plot

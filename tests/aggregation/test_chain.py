@@ -63,6 +63,31 @@ def test_where_nobody_is_trusted_nothing_changes():
     assert aggregate(chain, [[5.0], [6.0]], ids=[0, 1], origin=torch.tensor([2.0])).tolist() == [2.0]
 
 
+@dataclass(frozen=True)
+class Doubles(Mean):
+    """Doubles what another rule makes, and counts how often."""
+
+    def refine(self, row, context):
+        context.memory["rounds"] = context.memory.get("rounds", torch.zeros(())) + 1
+        return 2 * row
+
+
+def test_a_rule_that_refines_stands_behind_the_one_that_makes_the_row_also_where_nobody_is_trusted():
+    memory: dict[str, torch.Tensor] = {}
+    rows, ids = [[1.0], [2.0], [9.0]], [0, 1, 2]
+    assert aggregate(AggregatorChain((Median(), Doubles())), rows, ids=ids, memory=memory).tolist() == [4.0]
+    assert memory["1.rounds"] == 1
+    behind_trust = AggregatorChain((Trusts((1.0, 0.0, 1.0)), Median(), Doubles()))
+    assert aggregate(behind_trust, rows, ids=ids).tolist() == [10.0]
+    nobody = AggregatorChain((Trusts((0.0, 0.0, 0.0)), Median(), Doubles()))
+    assert aggregate(nobody, rows, ids=ids, origin=torch.tensor([3.0])).tolist() == [6.0]
+
+
+def test_what_a_chain_withstands_is_what_its_rule_that_makes_the_row_does():
+    chain = AggregatorChain((MultiKrum(share=0.4), Doubles()))
+    assert chain.tolerated(8) == MultiKrum(share=0.4).tolerated(8) == 2
+
+
 def test_foolsgold_in_front_of_the_weighted_mean_is_foolsgold_alone():
     rows = torch.cat([honest_rows(4, 6, 0), honest_rows(1, 6, 9).expand(3, 6)])
     alone, chained = (
@@ -110,6 +135,7 @@ def test_a_rule_that_gets_fewer_rows_says_that_it_withstands_less():
     [
         (["multikrum", "foolsgold"], "multikrum makes one row and leaves nothing for foolsgold: only rules that say"),
         (["foolsgold", "median", "mean"], "median makes one row and leaves nothing for mean"),
+        (["servertraining", "median"], "servertraining makes one row and leaves nothing for median"),
         ([], "name at least one aggregator"),
         (["foolsgold", "multikrom"], "Did you mean 'multikrum'"),
         (["foolsgold", {"name": "krum", "share": 0.4}], "foolsgold, krum needs at least 7 clients in a round"),

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -77,6 +78,48 @@ def test_labels_of_tokens_swap_b_with_b_and_i_with_i_and_padding_stays(task):
     y = torch.tensor([[0, 1, 2, IGNORED], [3, 4, 0, 1]])
     found = fl.LabelFlipping(classes=[["PER", "LOC"]]).poison_samples({"y": y}, 0, tagged, 0)["y"]
     assert found.tolist() == [[0, 3, 4, IGNORED], [1, 2, 0, 3]]
+
+
+TAGS = ("O", "B-PER", "I-PER", "B-LOC", "I-LOC", "B-ORG", "I-ORG", "B-MISC", "I-MISC")
+
+
+@pytest.fixture(scope="module")
+def tagged():
+    """Sentences of five words by six clients, of nine words that each have a tag of their own."""
+    words = np.random.default_rng(0).integers(0, 9, (240, 5))
+    words[0] = [0, 1, 2, 0, 3]  # O B-PER I-PER O B-LOC
+    federation = fl.from_arrays(words + 1, words, np.arange(240) // 40, kind="tokens", classes=9, test_share=0.2)
+    small = {"vocabulary": 10, "embedding": 8, "hidden": 16}
+    return fl.task_of(replace(federation, class_names=TAGS), model_options=small)
+
+
+def test_of_five_tagged_words_by_hand_persons_become_places_with_their_beginnings_and_insides(tagged):
+    attack = fl.LabelFlipping(classes=[["PER", "LOC"]])
+    y = torch.tensor([[0, 1, 2, 0, 3], [2, 4, 5, 6, IGNORED]])
+    assert attack.poison_samples({"y": y}, 0, tagged, 0)["y"].tolist() == [[0, 3, 4, 0, 1], [4, 2, 5, 6, IGNORED]]
+    one_way = replace(attack, one_way=True).poison_samples({"y": y}, 0, tagged, 0)["y"]
+    assert one_way.tolist() == [[0, 3, 4, 0, 3], [4, 4, 5, 6, IGNORED]]
+
+
+def test_random_pairings_of_kinds_of_names_keep_beginnings_and_insides_together(tagged):
+    attack = fl.LabelFlipping(classes=[["PER", "LOC", "ORG", "MISC"]], pairing="random")
+    drawn = {tuple(attack.poison_samples({"y": torch.arange(9)}, one, tagged, 0)["y"].tolist()) for one in range(40)}
+    assert len(drawn) == 3
+    for becomes in drawn:
+        assert becomes[0] == 0
+        for beginning in (1, 3, 5, 7):
+            assert becomes[beginning] in {1, 3, 5, 7} - {beginning}
+            assert becomes[beginning + 1] == becomes[beginning] + 1
+
+
+def test_a_tagger_learns_the_swap_from_a_hostile_majority_and_nothing_else(tagged):
+    attack = {"name": "labelflipping", "classes": [["PER", "LOC"]], "clients": [0, 1, 2, 3, 4]}
+    work = {"epochs": 5, "lr": 0.5, "batch_size": 8}
+    plain, attacked = (fl.run(tagged, "fedavg", rounds=5, adversary=one, local=work) for one in (None, attack))
+    assert plain.last("global_model/global_test/accuracy") > 0.95
+    assert attacked.last("adversary/success") > 0.9
+    assert attacked.last("adversary/attacked_accuracy") < 0.1
+    assert attacked.last("global_model/global_test/accuracy") == pytest.approx(5 / 9, abs=0.1), "five tags of nine"
 
 
 def test_test_data_stay_clean_and_sample_sizes_too(task):

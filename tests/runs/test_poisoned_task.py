@@ -1,9 +1,8 @@
-"""Data attacks in a run: when they act, what they may return, and that workers and stops change nothing."""
+"""Data attacks in a run: when they act, and what they may return."""
 
 from dataclasses import dataclass
 
 import pytest
-import torch
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
@@ -17,17 +16,6 @@ def task():
 FLIPS = {"name": "labelflipping", "fraction": 0.5}
 
 
-def test_with_nobody_hostile_a_run_is_the_plain_run_to_the_byte(task, tmp_path):
-    for attack in ("labelflipping", "backdoor", "signflipping", "ipm", "freerider", "sybils"):
-        plain, none = tmp_path / f"plain {attack}", tmp_path / f"none {attack}"
-        fl.run(task, "fedavg", rounds=2, out=plain)
-        fl.run(task, "fedavg", rounds=2, out=none, adversary={"name": attack, "fraction": 0})
-        for name in ("metrics.jsonl", "clients.json", "partition.json"):
-            assert (plain / name).read_bytes() == (none / name).read_bytes(), (attack, name)
-        first, second = (sorted((folder / "checkpoints").rglob("*.safetensors")) for folder in (plain, none))
-        assert [path.read_bytes() for path in first] == [path.read_bytes() for path in second], attack
-
-
 @pytest.mark.parametrize("attack", [FLIPS, {"name": "signflipping", "fraction": 0.5}], ids=lambda one: one["name"])
 def test_before_it_starts_a_run_is_the_plain_run(task, attack):
     late = fl.run(task, "fedavg", rounds=3, adversary={**attack, "start": 3})
@@ -38,19 +26,6 @@ def test_before_it_starts_a_run_is_the_plain_run(task, attack):
         values = [next(r["metrics"][loss] for r in run.records if r["round"] == number) for run in (late, same, always)]
         assert values[0] == values[1] != values[2]
     assert late.last(loss) != same.last(loss)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("attack", ["labelflipping", "backdoor", "freerider", "gaussiannoise", "minmax", "sybils"])
-def test_workers_and_stops_change_no_byte(task, tmp_path, attack):
-    adversary = {"name": attack, "fraction": 0.5, "start": 2, "stop": 3}
-    whole = fl.run(task, "fedavg", rounds=4, adversary=adversary, out=tmp_path / "whole")
-    two = fl.run(task, "fedavg", rounds=4, adversary=adversary, workers=2)
-    assert torch.equal(whole.row, two.row)
-    assert whole.records == two.records
-    fl.run(task, "fedavg", rounds=3, adversary=adversary, out=tmp_path / "parts")
-    resumed = fl.resume(tmp_path / "parts", rounds=4)
-    assert torch.equal(whole.row, resumed.row)
 
 
 def wrong(returned):

@@ -1,10 +1,11 @@
-"""Aggregators in turn: all but the last mix rows or say how far they trust each client, and the last makes the row.
+"""Aggregators in turn: some mix rows or say how far they trust each client, one makes the row, and some refine it.
 
 ``aggregation = ["foolsgold", "multikrum"]``: FoolsGold finds sybils, which Multi-Krum takes for honest clients that
 agree, and Multi-Krum a single hostile client, which FoolsGold cannot see. Clients whom an earlier rule does not trust
 at all are left out of what the next one gets; the weights of the others are multiplied by the trust in them, for rules
 that use weights. A robust rule uses none: there a client counts, or it does not. If nobody is trusted, nothing changes.
-A rule that mixes (``nnm``) hands on other rows, one for each client.
+A rule that mixes (``nnm``) hands on other rows, one for each client. Behind the rule that makes the row may stand those
+that work on it (``servertraining``).
 
 Each rule states its own facts: what any of them needs, the run has to have. A rule behind another gets fewer rows, and
 may withstand fewer hostile ones among them than its settings promise; the record of the round has it then.
@@ -32,7 +33,7 @@ class AggregatorChain(Aggregator):
     """Rules that act in turn.
 
     Args:
-        rules: The rules, in order: all but the last have ``trust`` or ``mix``.
+        rules: The rules, in order: those with ``trust`` or ``mix``, the one that makes the row, those with ``refine``.
     """
 
     rules: tuple[Aggregator, ...]
@@ -58,13 +59,19 @@ class AggregatorChain(Aggregator):
         return self.rules
 
     @property
+    def maker(self) -> int:
+        """The place of the rule that makes the row: the first that can do nothing else, or the last."""
+        makers = (place for place, rule in enumerate(self.rules) if not (_has("trust", rule) or _has("mix", rule)))
+        return next(makers, len(self.rules) - 1)
+
+    @property
     def least_clients(self) -> int:
         """As many as each of its rules needs."""
         return max(rule.least_clients for rule in self.rules)
 
     def tolerated(self, clients: int) -> int | None:
-        """What the last rule withstands of all; of those that are left it is noted when they are known."""
-        return self.rules[-1].tolerated(clients)
+        """What the rule that makes the row withstands of all; of those that are left it is noted in the round."""
+        return self.rules[self.maker].tolerated(clients)
 
     def withstands_rest(self, clients: int, gone: int) -> bool:
         """Whether each of its rules does."""
@@ -76,26 +83,36 @@ class AggregatorChain(Aggregator):
 
     def ledger(self, plan: PlannedRun) -> Privacy | None:
         """The ledger of the rule that makes the row."""
-        return self.rules[-1].ledger(plan)
+        return self.rules[self.maker].ledger(plan)
 
     def check(self, algorithm: Algorithm, task: Task) -> None:
-        """Let each rule refuse what it cannot serve; one that makes a row can only be the last."""
-        for rule, behind in zip(self.rules, self.rules[1:], strict=False):
-            if type(rule).trust is Aggregator.trust and type(rule).mix is Aggregator.mix:
+        """Let each rule refuse what it cannot serve; behind one that makes a row can only be rules that refine it."""
+        maker = self.rules[self.maker]
+        for rule in self.rules[self.maker + 1 :]:
+            if not _has("refine", rule):
                 raise FedloomError(
-                    f"aggregation: {rule.name} makes one row and leaves nothing for {behind.name}: only rules that say "
-                    f"how far they trust each client, such as foolsgold, or that mix rows, such as nnm, can stand "
-                    "before another."
+                    f"aggregation: {maker.name} makes one row and leaves nothing for {rule.name}: only rules that say "
+                    "how far they trust each client, such as foolsgold, or that mix rows, such as nnm, can stand "
+                    "before another, and only servertraining behind."
                 )
         for rule in self.rules:
             rule.check(algorithm, task)
 
     def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
-        """The row that the last rule makes of what the others leave of the clients' rows."""
-        memory, (*earlier, last) = context.memory, self.rules
-        for place, rule in enumerate(earlier):
+        """The row that one rule makes of what those before it leave of the clients' rows, as those behind refine it."""
+        memory, row = context.memory, self._row(rows, weights, context)
+        for place, rule in enumerate(self.rules[self.maker + 1 :], self.maker + 1):
             context = replace(context, memory=_memory_of(place, memory))
-            if type(rule).mix is not Aggregator.mix:
+            row = rule.refine(row, context)
+            _remember(place, context, memory)
+        return row
+
+    def _row(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
+        """The row that one rule makes of what those before it leave."""
+        memory, maker = context.memory, self.rules[self.maker]
+        for place, rule in enumerate(self.rules[: self.maker]):
+            context = replace(context, memory=_memory_of(place, memory))
+            if _has("mix", rule):
                 context.note_tolerated(rule, len(rows))
                 rows = rule.mix(rows, context)
                 continue
@@ -105,11 +122,16 @@ class AggregatorChain(Aggregator):
             if not len(places):
                 return moved_by(torch.zeros_like(rows[0]), context)
             rows, weights, context = rows[places], (weights * trust)[places], _only(places, context)
-        context = replace(context, memory=_memory_of(len(earlier), memory))
-        context.note_tolerated(last, len(rows))
-        row = last(rows, weights / weights.sum(), context)
-        _remember(len(earlier), context, memory)
+        context = replace(context, memory=_memory_of(self.maker, memory))
+        context.note_tolerated(maker, len(rows))
+        row = maker(rows, weights / weights.sum(), context)
+        _remember(self.maker, context, memory)
         return row
+
+
+def _has(hook: str, rule: Aggregator) -> bool:
+    """Whether a rule has a function that most have not."""
+    return getattr(type(rule), hook) is not getattr(Aggregator, hook)
 
 
 def _only(places: Tensor, context: AggregationContext) -> AggregationContext:

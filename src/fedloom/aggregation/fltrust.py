@@ -20,6 +20,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from fedloom.aggregation.changes import changes_of, moved_by
+from fedloom.aggregation.clean_samples import require_clean_samples
 from fedloom.aggregation.robust_rule import RobustRule
 from fedloom.core.aggregator import AggregationContext
 from fedloom.core.algorithm import Algorithm
@@ -47,16 +48,7 @@ class FLTrust(RobustRule):
 
     def check(self, algorithm: Algorithm, task: Task) -> None:
         """Refuse a task without samples of the server's own."""
-        if not task.federation.communal_labelled:
-            raise FedloomError(
-                "fltrust trains on the communal samples, which have no labels in this task: give task.communal "
-                "samples with targets, and no labelled = false."
-            )
-        if not len(task.federation.communal):
-            raise FedloomError(
-                "fltrust trains on clean samples of the server's own, and the task has none: set "
-                "task.communal_per_class, for instance to 5."
-            )
+        require_clean_samples(self.name, task)
 
     def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
         """The rule on changes."""

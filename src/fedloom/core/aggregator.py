@@ -128,6 +128,17 @@ class Aggregator:
         """
         raise TypeError(f"{type(self).__name__} has no mix")
 
+    def refine(self, row: Tensor, context: AggregationContext) -> Tensor:
+        """What becomes of the row that another aggregator made, by one that may stand behind it.
+
+        Most aggregators have no such function: where one row is made already, there is nothing left for them.
+
+        Args:
+            row: The row that stands for all clients.
+            context: As in ``__call__``.
+        """
+        raise TypeError(f"{type(self).__name__} has no refine")
+
     def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:
         """The row that stands for all of them.
 

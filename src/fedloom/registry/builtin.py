@@ -83,6 +83,7 @@ AGGREGATORS: dict[str, str] = {
     "dnc": "fedloom.aggregation.dnc:DnC",
     "nnm": "fedloom.aggregation.nnm:NNM",
     "pca": "fedloom.aggregation.pca:PCA",
+    "servertraining": "fedloom.aggregation.server_training:ServerTraining",
 }
 
 CHANNEL_STEPS: dict[str, str] = {

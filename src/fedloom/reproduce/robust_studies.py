@@ -22,6 +22,7 @@ from fedloom.reproduce.study import (
     StudyRequest,
     StudyTable,
     ahead_finding,
+    gaps_of,
     mean_text,
 )
 from fedloom.runs.plans.plan import Member, folder_name
@@ -30,7 +31,7 @@ from fedloom.runs.results.history import History
 CLIENTS, ROUNDS, STEPS = 30, 12, 8
 ALIKE, DIFFERENT = 100.0, 0.3
 """Dirichlet's alpha of clients that are alike, and of clients that differ."""
-RULES = tuple(name for name in AGGREGATORS.builtin if name not in ("privatemean", "nnm", "pca"))
+RULES = tuple(name for name in AGGREGATORS.builtin if name not in ("privatemean", "nnm", "pca", "servertraining"))
 """The rules that make a row by themselves."""
 SCORE = "global_model/global_test/accuracy"
 
@@ -41,22 +42,21 @@ class Threat:
 
     attack: str = ""
     share: float = 0.0
-    z: float | None = None
+    settings: tuple[tuple[str, Any], ...] = ()
 
     @property
     def label(self) -> str:
         """What tables call it."""
         if not self.attack:
             return "none"
-        return f"{self.attack}{'' if self.z is None else f' z={self.z:g}'} {100 * self.share:.0f} %"
+        return " ".join([self.attack, *(f"{key}={value}" for key, value in self.settings), f"{100 * self.share:.0f} %"])
 
     @property
     def config(self) -> dict[str, Any]:
         """Its sections of a run's config."""
         if not self.attack:
             return {}
-        strength = {} if self.z is None else {"z": self.z}
-        return {"adversary": {"name": self.attack, "fraction": self.share, **strength}}
+        return {"adversary": {"name": self.attack, "fraction": self.share, **dict(self.settings)}}
 
 
 SHARES = (0.1, 0.2, 0.3)
@@ -64,33 +64,48 @@ THREATS = (
     Threat(),
     *(Threat("signflipping", share) for share in SHARES),
     *(Threat("alie", share) for share in SHARES),
-    Threat("alie", 0.2, 1.5),
+    Threat("alie", 0.2, (("z", 1.5),)),
 )
 """The last goes farther than the paper's formula allows: 1.5 standard deviations."""
 
 
 @dataclass(frozen=True)
 class Defence:
-    """A rule, with the number of clients that are averaged before it sees them."""
+    """A rule, with what is done before it: by another rule, or by averaging some clients.
+
+    Args:
+        bucket: How many clients are averaged before the rule sees them.
+        before: The rule before it.
+    """
 
     rule: str
     bucket: int = 1
+    before: str = ""
 
     @property
     def label(self) -> str:
         """What tables call it."""
-        return self.rule if self.bucket == 1 else f"{self.rule}, bucket {self.bucket}"
+        rules = f"{self.before} + {self.rule}" if self.before else self.rule
+        return rules if self.bucket == 1 else f"{rules}, bucket {self.bucket}"
 
-    def config(self, threat: Threat) -> dict[str, Any] | None:
+    def config(self, threat: Threat) -> dict[str, Any] | list[dict[str, Any]] | None:
         """Its section of a run's config; None if it cannot withstand a threat."""
-        kind = AGGREGATORS[self.rule]
-        settings: dict[str, Any] = {"share": threat.share or SHARES[0]} if issubclass(kind, ShareRule) else {}
-        settings |= {"bucket": self.bucket} if self.bucket > 1 else {}
-        try:
-            needs = kind(**settings).least_clients
-        except FedloomError:
-            return None
-        return {"name": self.rule, **settings} if needs <= CLIENTS else None
+        last = _rule_config(self.rule, threat, {"bucket": self.bucket} if self.bucket > 1 else {})
+        if last is None or not self.before:
+            return last
+        first = _rule_config(self.before, threat, {})
+        return None if first is None else [first, last]
+
+
+def _rule_config(name: str, threat: Threat, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The section of one rule; None if it cannot withstand a threat."""
+    kind = AGGREGATORS[name]
+    share: dict[str, Any] = {"share": threat.share or SHARES[0]} if issubclass(kind, ShareRule) else {}
+    try:
+        needs = kind(**share, **settings).least_clients
+    except FedloomError:
+        return None
+    return {"name": name, **share, **settings} if needs <= CLIENTS else None
 
 
 BUCKETED = tuple(
@@ -115,11 +130,16 @@ def _cells() -> Iterator[tuple[tuple[float, Defence, Threat], Member]]:
                 rule = defence.config(threat)
                 if rule is not None:
                     label = f"alpha {alpha:g}, {defence.label}, {threat.label}"
-                    values = _setting(alpha) | threat.config | {"aggregation": rule}
+                    values = setting_of(alpha) | threat.config | {"aggregation": rule}
                     yield (alpha, defence, threat), Member(label, folder_name(label), values)
 
 
-def _setting(alpha: float) -> dict[str, Any]:
+def setting_of(alpha: float) -> dict[str, Any]:
+    """The task, the method and the length of a run.
+
+    Args:
+        alpha: Dirichlet's alpha: how alike clients are.
+    """
     return {
         "task": {
             "name": "mnist",
@@ -167,7 +187,7 @@ def rule_table(alpha: float, values: Values) -> StudyTable:
 
 def findings(values: Values) -> list[StudyFinding]:
     """What the papers say of rules, attacks and buckets, and what holds here."""
-    nobody, flips, alie = THREATS[0], Threat("signflipping", 0.2), Threat("alie", 0.2, 1.5)
+    nobody, flips, alie = THREATS[0], Threat("signflipping", 0.2), THREATS[-1]
     mean, robust = Defence("mean"), [Defence(name) for name in RULES if name != "mean"]
 
     def above(says: str, one: tuple[float, Defence, Threat], other: tuple[float, Defence, Threat]) -> StudyFinding:
@@ -191,7 +211,10 @@ def findings(values: Values) -> list[StudyFinding]:
         for rule in robust
     ]
     found += [
-        _loses_more_finding(values, alpha, Defence(name), alie)
+        loses_more_finding(
+            f"alpha {alpha:g}, {alie.label}: {name} loses more than the mean.",
+            *([values[alpha, rule, threat] for rule in (Defence(name), mean)] for threat in (nobody, alie)),
+        )
         for alpha in DEFENCES
         for name in ("median", "trimmedmean", "krum", "bulyan")
     ]
@@ -208,14 +231,17 @@ def findings(values: Values) -> list[StudyFinding]:
     return found
 
 
-def _loses_more_finding(values: Values, alpha: float, rule: Defence, threat: Threat) -> StudyFinding:
-    """ALIE's claim: a defence loses more by it than the plain mean."""
-    lost = {}
-    for defence in (rule, Defence("mean")):
-        honest, attacked = values[alpha, defence, THREATS[0]], values[alpha, defence, threat]
-        lost[defence] = [one - other for one, other in zip(honest, attacked, strict=True)]
-    one, other = lost.values()
-    says = f"alpha {alpha:g}, {threat.label}: {rule.label} loses more than the mean."
+def loses_more_finding(
+    says: str, honest: Sequence[Sequence[float]], attacked: Sequence[Sequence[float]]
+) -> StudyFinding:
+    """The finding that one rule loses more by an attack than another.
+
+    Args:
+        says: The finding.
+        honest: What each of the two scores without an attack, by seed.
+        attacked: What each of them scores with it.
+    """
+    one, other = (gaps_of(*both) for both in zip(honest, attacked, strict=True))
     return ahead_finding(says, f"{100 * fmean(one):.1f} and {100 * fmean(other):.1f} points", one, other)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedloom.reproduce import (
+    attack_grid_studies,
     codec_studies,
     fedfmrl_studies,
     fedharm_studies,
@@ -16,7 +17,7 @@ from fedloom.reproduce import (
 from fedloom.reproduce.study import Study
 
 _GROUPS = (
-    *(flow_studies, gala_studies, robust_studies, privacy_study),
+    *(flow_studies, gala_studies, robust_studies, attack_grid_studies, privacy_study),
     *(codec_studies, fedfmrl_studies, fedlid_studies, fedrcil_studies, fedharm_studies),
 )
 STUDIES: dict[str, Study] = {study.name: study for group in _GROUPS for study in group.STUDIES}
