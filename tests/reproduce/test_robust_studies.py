@@ -45,9 +45,10 @@ def test_a_rule_is_told_the_truth_and_what_it_cannot_bear_is_left_out():
     assert Defence("krum", 2).config(Threat("alie", 0.3)) is None  # buckets count twice
 
 
-def test_tables_have_a_row_per_rule_and_an_empty_cell_for_what_is_refused():
-    table = rule_table(ALIKE, ALL)
-    assert len(table.rows) == len(DEFENCES[ALIKE]) == len(DEFENCES[DIFFERENT]) - len(BUCKETED)
+def test_tables_have_a_row_per_rule_one_of_the_baseline_and_an_empty_cell_for_what_is_refused():
+    table = rule_table(ALIKE, ALL, [0.1, 0.12])
+    assert len(table.rows) - 1 == len(DEFENCES[ALIKE]) == len(DEFENCES[DIFFERENT]) - len(BUCKETED)
+    assert set(table.rows[-1]) == {"baseline: majority class", "11.0 ± 1.4"}
     cells = dict(zip(table.columns, next(row for row in table.rows if row[0] == "bulyan"), strict=True))
     assert cells["alie 30 %"] == "–"
     assert cells["none"] == "85.0 ± 5.0"

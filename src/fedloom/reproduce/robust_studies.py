@@ -16,12 +16,14 @@ from fedloom.aggregation.robust_rule import ShareRule
 from fedloom.core.errors import FedloomError
 from fedloom.registry.kinds import AGGREGATORS
 from fedloom.reproduce.study import (
+    BASELINE,
     Study,
     StudyFinding,
     StudyOutcome,
     StudyRequest,
     StudyTable,
     ahead_finding,
+    baseline_score,
     gaps_of,
     mean_text,
 )
@@ -167,7 +169,8 @@ def _run(request: StudyRequest) -> StudyOutcome:
         f"test set, mean ± standard deviation over {request.seeds} seeds; – is refused. ALIE goes as far as the "
         "formula of its paper says, unless z is named."
     )
-    tables = [rule_table(alpha, values) for alpha in DEFENCES]
+    baseline = [baseline_score(run, SCORE) for run in next(iter(histories.values()))]
+    tables = [rule_table(alpha, values, baseline) for alpha in DEFENCES]
     title = "Robust rules against sign flipping and ALIE"
     return StudyOutcome("robust-rules", title, tuple(tables), tuple(findings(values)), (note,), {"values": plain})
 
@@ -176,12 +179,19 @@ def _last_score(history: History) -> float:
     return history.series(SCORE)[1][-1]
 
 
-def rule_table(alpha: float, values: Values) -> StudyTable:
-    """Accuracies in points: a row per defence, a column per threat."""
+def rule_table(alpha: float, values: Values, baseline: Sequence[float]) -> StudyTable:
+    """Accuracies in points: a row per defence, and one of the baseline; a column per threat.
+
+    Args:
+        alpha: How alike clients are.
+        values: What was measured.
+        baseline: What the baseline scores with each seed.
+    """
     rows = []
     for defence in DEFENCES[alpha]:
         cells = [values.get((alpha, defence, threat)) for threat in THREATS]
         rows.append((defence.label, *("–" if cell is None else mean_text(cell) for cell in cells)))
+    rows.append((BASELINE, *[mean_text(baseline)] * len(THREATS)))
     return StudyTable(f"alpha {alpha:g}: accuracy (%)", ("rule", *(threat.label for threat in THREATS)), tuple(rows))
 
 
