@@ -41,7 +41,6 @@ def difference(larger: Seen, smaller: Seen, client: int) -> Seen:
     Args:
         larger: A sum that it is in.
         smaller: The same without it.
-        client: The number of the client.
     """
     samples = larger.context.samples[torch.tensor(larger.clients)]
     weights = larger.context.weigh(samples, torch.ones_like(samples))

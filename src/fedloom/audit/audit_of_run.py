@@ -27,7 +27,6 @@ def audit_of_run(task: Task, trials: int = 1000, confidence: float = CONFIDENCE,
     """Play a canary against the noise of a run with ``fedavg``.
 
     Args:
-        task: The task of the run.
         trials: How often each of two neighbours is played.
         confidence: The probability with which the bound holds.
         **settings: Settings of ``fl.run``, with ``sample_privacy`` or with ``aggregation="privatemean"``.
@@ -36,12 +35,7 @@ def audit_of_run(task: Task, trials: int = 1000, confidence: float = CONFIDENCE,
 
 
 def case_of_run(task: Task, settings: dict[str, Any]) -> AuditCase:
-    """The mechanism of a run, with a canary for its data.
-
-    Args:
-        task: The task of the run.
-        settings: Its settings.
-    """
+    """The mechanism of a run, with a canary for its data."""
     prepared = prepare(task, FedAvg(), resolve({"eval_every": 0, **settings}))
     config, privacy = prepared.config, prepared.composition.privacy
     if config.sample_privacy is not None:  # the client with the fewest samples has the largest rate

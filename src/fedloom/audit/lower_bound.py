@@ -37,18 +37,6 @@ class EmpiricalEpsilon:
     most: float
 
 
-def epsilon_lower_bound(there: Scores, without: Scores, delta: float, confidence: float = CONFIDENCE) -> float:
-    """The largest epsilon that the trials rule out; 0 if they rule out none.
-
-    Args:
-        there: The attacker's scores of runs with the canary; a higher score says "in".
-        without: Those of runs of the neighbour.
-        delta: The delta that is claimed.
-        confidence: The probability with which the bound holds.
-    """
-    return empirical_epsilon(there, without, delta, confidence).least
-
-
 def empirical_epsilon(there: Scores, without: Scores, delta: float, confidence: float = CONFIDENCE) -> EmpiricalEpsilon:
     """The epsilon of an attacker's guesses, with its interval; each of its ends alone holds with ``confidence``.
 

@@ -8,7 +8,7 @@ import torch
 import fedloom as fl
 from fedloom.attacks.membership import update_alignment as module
 from fedloom.attacks.membership.loss_threshold import loss_threshold
-from fedloom.attacks.membership.update_alignment import Metric, alignment_scores, update_alignment
+from fedloom.attacks.membership.update_alignment import Whitening, alignment_scores, update_alignment
 from fedloom.attacks.reconstruction.gradients import gradient, inputs_of, sample_gradients
 from fedloom.audit.updates_of_run import updates_of_run
 from fedloom.core.errors import FedloomError
@@ -46,7 +46,7 @@ def test_the_metric_is_the_inverse_of_the_servers_gradients_and_the_ridge():
     ridge = torch.tensor(0.3, dtype=torch.float64)
     factor = torch.linalg.cholesky(inner + ridge * torch.eye(4, dtype=torch.float64))
     direct = torch.linalg.inv(own.T @ own + ridge * torch.eye(7, dtype=torch.float64))
-    metric = Metric(own, ridge, factor)
+    metric = Whitening(own, ridge, factor)
     torch.testing.assert_close(metric.whiten(rows), rows @ direct)
     cosine = (rows[0] @ direct @ rows[1]) / ((rows[0] @ direct @ rows[0]) * (rows[1] @ direct @ rows[1])).sqrt()
     torch.testing.assert_close(metric.cosines(rows[:1], rows[1])[0], cosine)

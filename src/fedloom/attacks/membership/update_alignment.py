@@ -36,7 +36,7 @@ Positions = Mapping[int, Tensor]
 
 
 @dataclass(frozen=True)
-class Metric:
+class Whitening:
     """Multiplies by ``S^-1`` of one model, which has as many rows as the model has weights that train.
 
     Args:
@@ -50,7 +50,7 @@ class Metric:
     factor: Tensor
 
     @staticmethod
-    def of(task: Task, row: Tensor, own: Tensor) -> Metric:
+    def of(task: Task, row: Tensor, own: Tensor) -> Whitening:
         """The metric of the server's samples at a model.
 
         Args:
@@ -61,7 +61,7 @@ class Metric:
         inner = gradients @ gradients.T
         ridge = RIDGE * inner.diagonal().mean()
         factor = torch.linalg.cholesky(inner + ridge * torch.eye(len(inner), dtype=inner.dtype))
-        return Metric(gradients, ridge, factor)
+        return Whitening(gradients, ridge, factor)
 
     def whiten(self, rows: Tensor) -> Tensor:
         """``S^-1`` times each row, by the Woodbury identity.
@@ -76,7 +76,6 @@ class Metric:
 
         Args:
             rows: Gradients.
-            update: The update.
         """
         white = self.whiten(rows)
         lengths = (white * rows).sum(1) * (self.whiten(update[None]) @ update)
@@ -89,7 +88,6 @@ def update_alignment(
     """How well the alignment of updates tells members from others, over all clients that are asked for.
 
     Args:
-        task: The task of the run.
         updates: What the server saw.
         members: The positions of samples that each client trained on.
         others: Positions of samples of the same kind that it did not train on.
@@ -105,7 +103,6 @@ def alignment_scores(task: Task, updates: Sequence[Seen], asked: Positions, own:
     """How far each client's updates point where some samples do, on average over its updates: higher for members.
 
     Args:
-        task: The task of the run.
         updates: What the server saw: of single clients, or of sums that they are in.
         asked: The positions of the samples whose membership is asked, of each client.
         own: The positions of samples of the same kind that the server has.
@@ -116,7 +113,7 @@ def alignment_scores(task: Task, updates: Sequence[Seen], asked: Positions, own:
     metric, row = None, None
     for update in updates:
         if metric is None or row is None or not torch.equal(row, update.row):
-            metric, row = Metric.of(task, update.row, own), update.row
+            metric, row = Whitening.of(task, update.row, own), update.row
         for client in found.keys() & set(update.clients):
             steps = -sample_gradients(task, row, asked[client]).double()
             found[client].append(metric.cosines(steps, update.trained))

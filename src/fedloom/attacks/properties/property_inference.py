@@ -65,7 +65,6 @@ def property_scores(task: Task, updates: Sequence[Seen], own: ServerSamples) -> 
     A sum has no client, and is refused.
 
     Args:
-        task: The task of the run.
         updates: What the server saw.
         own: The server's own samples.
     """
@@ -89,7 +88,6 @@ def learn_property(task: Task, update: Seen, own: ServerSamples) -> tuple[Tensor
     """What tells updates with the property from others at one model: weights, the middle of all, and the model.
 
     Args:
-        task: The task of the run.
         update: An update of a client that got this model.
         own: The server's own samples.
     """

@@ -60,7 +60,6 @@ def vocabulary_guesses(task: Task, updates: Sequence[Seen], table: str, own: Ten
     """How much of the vocabulary of each client, or of each sum, is given away.
 
     Args:
-        task: The task of the run.
         updates: What the server saw.
         table: The name of an embedding table of the model, as ``embedding_tables`` lists them.
         own: The positions of samples that the server has.
@@ -86,7 +85,6 @@ def row_moves(task: Task, update: Seen, table: str) -> Tensor:
 
     Args:
         update: What the server saw.
-        table: The name of the table.
     """
     _needed_table(task, table)
     moves: Tensor = task.layout.views(update.change)[table].norm(dim=1)
@@ -98,7 +96,6 @@ def token_counts(task: Task, positions: Tensor, table: str) -> Tensor:
 
     Args:
         positions: The samples.
-        table: The name of the table.
     """
     module = _needed_table(task, table)
     counts = torch.zeros(module.num_embeddings, dtype=torch.int64)
@@ -106,6 +103,7 @@ def token_counts(task: Task, positions: Tensor, table: str) -> Tensor:
     def note(_: nn.Module, given: tuple[Tensor, ...]) -> None:
         counts.add_(given[0].flatten().bincount(minlength=len(counts)))
 
+    task.model.eval()
     handle = module.register_forward_pre_hook(note)
     try:
         with torch.no_grad():
