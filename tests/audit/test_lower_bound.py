@@ -5,7 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from fedloom.audit.lower_bound import epsilon_lower_bound
+from fedloom.audit.lower_bound import empirical_epsilon
+
+
+def epsilon_lower_bound(there, without, delta):
+    return empirical_epsilon(there, without, delta).least
 
 
 def gaussian(shift: float, trials: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -42,3 +46,21 @@ def test_gaussian_noise_is_bounded_by_what_accounting_says(shift):
     stated = epsilon_after(EveryClient(), 1 / shift, 1, 0.01)
     bound = epsilon_lower_bound(*gaussian(shift, 10_000, 3), 0.01)
     assert 0.4 * stated < bound <= stated
+
+
+def test_the_interval_is_around_what_was_seen_and_has_the_attackers_true_epsilon():
+    """Randomised response: every threshold between 0 and 1 is the same attacker, whose epsilon is known."""
+    flip, missed = 0.25, 0
+    for seed in range(40):
+        random = np.random.default_rng(seed)
+        there, without = (random.random(2000) > flip).astype(float), (random.random(2000) < flip).astype(float)
+        found = empirical_epsilon(there, without, 0.0)
+        assert found.least < found.seen < found.most
+        missed += not found.least <= math.log((1 - flip) / flip) <= found.most
+    assert missed <= 6  # each end may fail once in twenty
+
+
+def test_an_attacker_who_is_never_wrong_has_no_upper_end():
+    found = empirical_epsilon(np.ones(200), np.zeros(200), 0.0)
+    assert found.seen == found.most == math.inf
+    assert found.least < 5

@@ -6,13 +6,15 @@ import pytest
 import torch
 
 import fedloom as fl
-from fedloom.attacks.measures.guesses import judge_guesses, true_positives_at
+from fedloom.attacks.measures.guesses import judge_guesses, most_auc, true_positives_at
 from fedloom.attacks.membership.lira import lira
 from fedloom.attacks.membership.loss_threshold import loss_threshold
 from fedloom.attacks.membership.rmia import rmia
 from fedloom.attacks.membership.signals import losses_at
 from fedloom.audit.shadow_models import shadow_models, train_on
 from fedloom.core.errors import FedloomError
+from fedloom.privacy.client_ledger import SampleLedger
+from fedloom.privacy.noise_settings import smallest_noise
 
 OVERFIT = {"rounds": 1, "local": {"lr": 0.3, "batch_size": 16, "epochs": 20}}
 EPSILON, DELTA = 2.0, 1e-5
@@ -28,11 +30,11 @@ def task():
     return fl.task("digits", clients=10)
 
 
-def halves(task, size):
+def halves(task, size, seed=0):
     """As many samples for training as others of the same kind."""
     made = task.federation
     everything = torch.cat([made.train.order, made.test.order, made.global_test])
-    mixed = everything[torch.randperm(len(everything), generator=torch.Generator().manual_seed(0))]
+    mixed = everything[torch.randperm(len(everything), generator=torch.Generator().manual_seed(seed))]
     return mixed[:size], mixed[size : 2 * size]
 
 
@@ -91,6 +93,27 @@ def test_dp_sgd_at_epsilon_2_leaves_guesses_at_random_and_no_rate_beats_its_boun
     ]
     assert [guesses.auc for guesses in found] == pytest.approx([0.5] * 5, abs=0.05)
     assert not any(rate.exceeds(EPSILON, DELTA) for guesses in found for rate in guesses.rates)
+
+
+@pytest.mark.slow
+def test_at_epsilon_2_the_best_guesses_are_better_than_chance_and_within_what_the_noise_leaves(task):
+    """What a single run has is chance to 0.02 either way; the mean of several is above 0.5, as the bound allows."""
+    pytest.importorskip("dp_accounting", reason="needs dp-accounting")
+    size, steps, batch = 800, 125, 32
+    noise = smallest_noise(lambda noise: SampleLedger(noise, DELTA, batch).spent([size], [steps]), EPSILON, "the run")
+    deltas = (DELTA, 1e-3, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.12, 0.15)
+    most = most_auc([(SampleLedger(noise, delta, batch).spent([size], [steps]), delta) for delta in deltas])
+    losses, pairwise = list[float](), list[float]()
+    for seed in range(5):
+        members, others = halves(task, size, seed)
+        row = train_on(task, members, {**PRIVATE, "seed": seed})
+        shadows = shadow_models(task, torch.cat([members, others]), 4, PRIVATE, seed)
+        losses.append(loss_threshold(task, row, members, others).auc)
+        pairwise.append(rmia(task, row, members, others, shadows).auc)
+    assert most == pytest.approx(0.617, abs=0.002)
+    assert sum(losses) / 5 == pytest.approx(0.5, abs=0.05)
+    assert 0.52 < sum(pairwise) / 5 < 0.57
+    assert max(losses + pairwise) < most
 
 
 def test_without_privacy_the_bound_is_beaten(task):

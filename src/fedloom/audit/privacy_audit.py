@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from fedloom.audit.lower_bound import CONFIDENCE, epsilon_lower_bound
+from fedloom.audit.lower_bound import CONFIDENCE, empirical_epsilon
 from fedloom.audit.privacy_cases import DELTA, AuditCase
 
 
@@ -17,6 +18,8 @@ class AuditRow:
         mechanism: What was played, in words.
         stated: The epsilon that its runs state.
         lower_bound: What it is at least, with some confidence.
+        seen: What the attacker's guesses came to; None if none of them was wrong.
+        most: What guesses of this attacker come to at most; None if that is not bounded.
         trials: How often each neighbour was played.
         neighbour: What the canary is in the other of two neighbours.
     """
@@ -24,6 +27,8 @@ class AuditRow:
     mechanism: str
     stated: float
     lower_bound: float
+    seen: float | None
+    most: float | None
     trials: int
     neighbour: str
 
@@ -42,8 +47,9 @@ def audit_case(case: AuditCase, trials: int, confidence: float = CONFIDENCE) -> 
     """
     there, stated = case.play("in", trials)
     without, _ = case.play(case.neighbour, trials)
-    bound = epsilon_lower_bound(there, without, DELTA, confidence)
-    return AuditRow(case.name, stated, bound, trials, case.neighbour)
+    found = empirical_epsilon(there, without, DELTA, confidence)
+    seen, most = (end if math.isfinite(end) else None for end in (found.seen, found.most))
+    return AuditRow(case.name, stated, found.least, seen, most, trials, case.neighbour)
 
 
 def audit_privacy(

@@ -61,7 +61,8 @@ def privacy(
     the run finds the same noise.
 
     --audit plays a canary, a client or sample that is there or not, against every mechanism in real rounds, and prints
-    the epsilon that it states beside the one that an attacker rules out with 95 %. It exits with 1 if one is above.
+    the epsilon that it states beside the one that an attacker rules out with 95 %, and what the attacker's guesses come
+    to, with their bound. It exits with 1 if one that is ruled out is above.
 
     Examples:
       fedloom privacy --epsilon 2 --rounds 100 --clients 1000 --per-round 50
@@ -166,12 +167,13 @@ def _audit(trials: int, as_json: bool) -> None:
 
     if not as_json:
         say(f"delta {DELTA:g}, {trials:,} trials of each neighbour, bounds with a confidence of 95 %")
-        say(f"{'mechanism':<48}{'stated':>8}{'at least':>10}")
+        say(f"{'mechanism':<48}{'stated':>8}{'at least':>10}{'attacker':>10}{'at most':>9}")
 
     def print_row(row: AuditRow) -> None:
         if not as_json:
             verdict = "" if row.holds else "  tells more than it states"
-            say(f"{row.mechanism:<48}{row.stated:>8.3f}{row.lower_bound:>10.3f}{verdict}")
+            seen, most = ("-" if end is None else f"{end:.3f}" for end in (row.seen, row.most))
+            say(f"{row.mechanism:<48}{row.stated:>8.3f}{row.lower_bound:>10.3f}{seen:>10}{most:>9}{verdict}")
 
     log = logging.getLogger("fedloom")
     level = log.level

@@ -6,7 +6,7 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from fedloom.attacks.measures.guesses import auc, judge_guesses, true_positives_at
+from fedloom.attacks.measures.guesses import auc, judge_guesses, most_auc, true_positives_at
 
 
 def test_auc_by_hand_and_as_scikit_learn_has_it():
@@ -43,3 +43,18 @@ def test_more_than_privacy_allows_is_found_and_chance_is_not():
     generator = torch.Generator().manual_seed(3)
     noise = judge_guesses(torch.randn(2000, generator=generator), torch.randn(2000, generator=generator), (0.01, 0.1))
     assert not any(rate.exceeds(math.log(2), 0.0) for rate in noise.rates)
+
+
+def test_the_largest_auc_that_privacy_leaves_is_known_for_one_pair_and_for_gaussian_noise():
+    assert most_auc([(0.0, 0.0)]) == pytest.approx(0.5)
+    assert most_auc([(2.0, 0.0)]) == pytest.approx(math.exp(2) / (1 + math.exp(2)), abs=1e-6)
+    assert most_auc([(2.0, 0.1)]) == pytest.approx(1 - 0.9**2 / (1 + math.exp(2)), abs=1e-6)
+    normal, shift = torch.distributions.Normal(0.0, 1.0), 0.5  # of N(0, 1) and N(shift, 1) all pairs are known
+
+    def delta(epsilon):
+        far, near = (normal.cdf(torch.tensor(-epsilon / shift + side * shift / 2)) for side in (1, -1))
+        return float(far - math.exp(epsilon) * near)
+
+    bound = most_auc([(step / 50, delta(step / 50)) for step in range(150)])
+    assert bound == pytest.approx(float(normal.cdf(torch.tensor(shift / 2**0.5))), abs=2e-4)
+    assert bound < most_auc([(2.0, delta(2.0))]), "all pairs together say more than any one of them"

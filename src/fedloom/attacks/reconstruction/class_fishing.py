@@ -21,7 +21,8 @@ from torch import Tensor
 from fedloom.attacks.reconstruction.labels import last_bias
 from fedloom.attacks.reconstruction.linear_layer import read_linear_layer
 from fedloom.attacks.reconstruction.linear_leak import changes_of_layer, needed_first_layer
-from fedloom.attacks.reconstruction.server_attack import Found, Seen, ServerAttack
+from fedloom.attacks.reconstruction.server_attack import Found, ServerAttack
+from fedloom.attacks.seen_updates import Seen
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact

@@ -17,7 +17,8 @@ from fedloom.attacks.reconstruction.gradients import LocalSteps, inputs_of
 from fedloom.attacks.reconstruction.inverting import invert_gradient
 from fedloom.attacks.reconstruction.labels import label_counts, label_of_one, last_bias, mean_prediction
 from fedloom.attacks.reconstruction.rebuilt import value_range
-from fedloom.attacks.reconstruction.server_attack import Found, Seen, ServerAttack
+from fedloom.attacks.reconstruction.server_attack import Found, ServerAttack
+from fedloom.attacks.seen_updates import Seen
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts

@@ -94,6 +94,25 @@ def gradient(task: Task, row: Tensor, inputs: Tensor, labels: Tensor, keep_graph
     return flat(_gradients(task, tensors, row, inputs, labels, keep_graph))
 
 
+def sample_gradients(task: Task, row: Tensor, positions: Tensor) -> Tensor:
+    """The gradient of each sample's loss in all columns that train: samples×columns.
+
+    Args:
+        task: The task, whose model it is.
+        row: The model.
+        positions: Where its samples are.
+    """
+    everything = task.layout.views(row.detach())
+
+    def loss(tensors: dict[str, Tensor], sample: Tensor, label: Tensor) -> Tensor:
+        return loss_of(outputs_of(task, {**everything, **tensors}, sample[None]), label[None])
+
+    each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))
+    tensors = {slot.name: everything[slot.name] for slot in task.layout.trainable}
+    found: dict[str, Tensor] = each(tensors, inputs_of(task, positions), task.targets(positions))
+    return torch.cat([found[name].flatten(1) for name in tensors], 1)
+
+
 def local_change(task: Task, row: Tensor, inputs: Tensor, labels: Tensor, steps: LocalSteps) -> Tensor:
     """How local training on some samples changes the columns that train; it can be differentiated in the inputs.
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedloom.attacks.reconstruction.linear_layer import FirstLayer, first_linear_layer, read_linear_layer
-from fedloom.attacks.reconstruction.server_attack import Found, Seen, ServerAttack
+from fedloom.attacks.reconstruction.server_attack import Found, ServerAttack
+from fedloom.attacks.seen_updates import Seen
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task

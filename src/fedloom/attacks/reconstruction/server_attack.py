@@ -19,46 +19,17 @@ from torch import Tensor
 from fedloom.attacks.reconstruction.gradients import inputs_of
 from fedloom.attacks.reconstruction.labels import labels_found
 from fedloom.attacks.reconstruction.rebuilt import Rebuilt, judge_rebuilt, summary, value_range
+from fedloom.attacks.seen_updates import Seen, seen_updates
 from fedloom.core.adversary import Adversary
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.message import Replies, Wave
 from fedloom.core.objective import CrossEntropy
-from fedloom.core.server_context import ServerContext
 from fedloom.core.settings import Count, WholeNumber
 from fedloom.core.task import Task
 
 log = logging.getLogger("fedloom")
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What a server sees of one client, or of a sum.
-
-    Args:
-        clients: Whose update it is.
-        row: The model that they got.
-        change: How it came back: the difference of the two, in double precision.
-        samples: How many training samples they have.
-        context: What the server has in this round.
-    """
-
-    clients: tuple[int, ...]
-    row: Tensor
-    change: Tensor
-    samples: int
-    context: ServerContext
-
-    @property
-    def task(self) -> Task:
-        """The task, of whose samples an attacker may use those for testing, but not what it is after."""
-        return self.context.task
-
-    @property
-    def trained(self) -> Tensor:
-        """The change in the columns that train."""
-        return self.context.layout.take_trained(self.change)
 
 
 @dataclass(frozen=True)
@@ -137,7 +108,7 @@ class ServerAttack(Adversary):
             wave: What was sent.
             replies: What came back.
         """
-        if replies.context.round != self.at_round or not {"row"} <= wave.message.shared.keys() & replies.tensors.keys():
+        if replies.context.round != self.at_round:
             return []
         return [self._judge(seen, self.rebuild(seen)) for seen in self._seen(wave, replies)]
 
@@ -146,23 +117,18 @@ class ServerAttack(Adversary):
         return summary(self.leaks(wave, replies))
 
     def _seen(self, wave: Wave, replies: Replies) -> Iterator[Seen]:
-        """What the server sees: a change of each client, or one for a sum of all."""
-        sent = wave.message["row"].double()
-        changes = replies["row"].double() - sent
-        if len(changes) < len(wave.ids):
-            log.warning(
-                "%s sees the sum of %s clients and no update of any of them: what it rebuilds is what the sum leaks",
-                type(self).__name__.lower(),
-                len(wave.ids),
-            )
-            samples = int(replies.context.samples[torch.tensor(wave.ids)].sum())
-            yield Seen(tuple(wave.ids), sent.float(), changes[0], samples, replies.context)
-            return
+        """Whose changes it reads: those of some clients, or one for a sum of all."""
         wanted = wave.ids[: self.most] if self.victims is None else self.victims[: self.most]
-        for place, client in enumerate(wave.ids):
-            if client in wanted:
-                samples = int(replies.samples[place])
-                yield Seen((client,), sent.float(), changes[place], samples, replies.context)
+        for seen in seen_updates(wave, replies):
+            if seen.of_sum:
+                log.warning(
+                    "%s sees the sum of %s clients and no update of any of them: what it rebuilds is what the sum "
+                    "leaks",
+                    type(self).__name__.lower(),
+                    len(wave.ids),
+                )
+            if seen.of_sum or seen.clients[0] in wanted:
+                yield seen
 
     def _judge(self, seen: Seen, found: Found) -> Rebuilt:
         """What was rebuilt, beside the samples that were sought."""

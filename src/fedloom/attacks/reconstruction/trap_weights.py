@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 
 from fedloom.attacks.reconstruction.linear_layer import FirstLayer
 from fedloom.attacks.reconstruction.linear_leak import changes_of_layer, needed_first_layer
-from fedloom.attacks.reconstruction.server_attack import Found, Seen, ServerAttack
+from fedloom.attacks.reconstruction.server_attack import Found, ServerAttack
 from fedloom.attacks.reconstruction.trap import read_trap, set_trap
+from fedloom.attacks.seen_updates import Seen
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact
