@@ -1,5 +1,6 @@
 """The audit of privacy: no mechanism is told apart better than it states, and faults that were there are found."""
 
+import itertools
 from dataclasses import dataclass, replace
 
 import pytest
@@ -42,12 +43,12 @@ def test_no_mechanism_tells_more_than_it_states(name):
 def test_draws_that_records_tell_are_found(monkeypatch):
     """Amplification was counted, and the seed and every record told who was drawn."""
     monkeypatch.setattr(Composition, "draws_are_secret", property(lambda _: False))
-    rate, rounds = 0.3, 3
+    rate, rounds = 0.3, 5  # enough that what is found is far above what is stated: 1.7 to 2.4, and 1.04
 
     def is_always_drawn(seed):
         return all(numpy_generator(seed, "selection", number).random(40)[0] < rate for number in range(1, rounds + 1))
 
-    seed = next(filter(is_always_drawn, range(1000)))
+    seed = next(filter(is_always_drawn, itertools.count()))
     settings = {"selection": {"name": "poisson", "rate": rate}, "seed": seed}
     row = audit("privatemean, poisson", 800, noise=1.5, rounds=rounds, settings=settings)
     assert not row.holds
