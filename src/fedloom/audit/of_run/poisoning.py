@@ -1,0 +1,71 @@
+"""Probes of hostile clients: what they ruin, beside the same run without them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fedloom.audit.of_run.probe import Measure, Outcome, clip
+from fedloom.audit.of_run.subject import Played
+from fedloom.audit.of_run.trial import Trial
+from fedloom.core.errors import FedloomError
+
+RECORDED = ("success", "untriggered", "attacked_accuracy")
+"""What attacks measure themselves, as ``adversary/NAME``."""
+
+
+def poison(attack: str, settings: Callable[[Trial], Mapping[str, Any]] = lambda _: {}) -> Callable[[Trial], Outcome]:
+    """A probe that lets a registered attack act, and compares what the run scores.
+
+    Args:
+        attack: The name of the attack.
+        settings: Its settings in a trial; by default its own.
+    """
+
+    def play(trial: Trial) -> Outcome:
+        played = trial.play({"name": attack, **settings(trial)})
+        return Outcome(_measures(played, trial), note="the run diverged" if played.diverged else "")
+
+    return play
+
+
+def _measures(played: Played, trial: Trial) -> dict[str, Measure]:
+    """What was lost, and what the attack says of itself."""
+    kind, after = played.score_kind, 0.0 if played.diverged else played.score
+    before = trial.plain.score if trial.plain_score is None else trial.plain_score
+    if before is None or after is None:
+        raise FedloomError("the run scores no model, so nobody can say what an attack ruins: set task.test_share.")
+    if played.diverged and not kind.higher_is_better:
+        after = 2 * before  # no number is the worst of an error; this one counts as a total loss
+    lost = kind.rank(before) - kind.rank(after)
+    found = {"lost": Measure(lost / abs(before) if before else 0.0), "score": Measure(after)}
+    told = {name: played.metrics.get(f"adversary/{name}") for name in RECORDED}
+    return found | {name: Measure(value) for name, value in told.items() if value is not None}
+
+
+def one_replacement(trial: Trial) -> dict[str, Any]:
+    """One hostile client who makes its update as large as those of all, in the second half of the rounds.
+
+    Args:
+        trial: The trial.
+    """
+    clients = trial.subject.clients
+    return {"fraction": 1 / clients, "scale": float(clients), "start": trial.rounds // 2 + 1}
+
+
+def loss(found: Mapping[str, Measure]) -> float:
+    """How bad it is that a share of the score is lost.
+
+    Args:
+        found: The measures.
+    """
+    return clip(found["lost"].value)
+
+
+def takeover(found: Mapping[str, Measure]) -> float:
+    """How bad it is that a trigger works: what it adds to what the model errs anyway.
+
+    Args:
+        found: The measures.
+    """
+    return clip(found["success"].value - found["untriggered"].value)

@@ -1,0 +1,169 @@
+"""In which order the cells of an audit are played within a budget of seconds, and which are left out.
+
+First the run with every setting and no attack, then every probe on the run as configured, then with every defence; and
+all of that again with the next seed. A cell that does not fit any more is left out, and a shorter one after it may
+still fit. The clock decides which cells are played and never what comes of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from fedloom.audit.of_run.cells import Cell, CellResult, read_cell, write_cell
+from fedloom.audit.of_run.defences import CONFIGURED, Setting
+from fedloom.audit.of_run.pace import MARGIN, Pace
+from fedloom.audit.of_run.probe import Probe
+from fedloom.audit.of_run.probes import PLAIN
+from fedloom.audit.of_run.subject import SEEDS, OutOfTime, Subject, quiet
+from fedloom.audit.of_run.trial import Trial
+from fedloom.core.errors import FedloomError
+from fedloom.runs.plans.advise.halving import Budget
+
+
+@dataclass(frozen=True)
+class Move:
+    """The next cell, for a progress display.
+
+    Args:
+        cell: What is played.
+        done: How many cells are done.
+        total: How many there are.
+        seconds_left: What is left of the budget.
+    """
+
+    cell: Cell
+    done: int
+    total: int
+    seconds_left: float
+
+
+@dataclass
+class Schedule:
+    """Plays the cells of an audit.
+
+    Args:
+        subject: The run that is audited.
+        probes: What is played, the most important first.
+        settings: The run as configured, and with each defence.
+        pace: How long cells take.
+        budget: What is left of the time.
+        reserve: Seconds that are kept for the page.
+        folder: Where results are kept.
+        watch: Is called before each cell.
+        results: What was found.
+    """
+
+    subject: Subject
+    probes: Sequence[Probe]
+    settings: Sequence[Setting]
+    pace: Pace
+    budget: Budget
+    reserve: float
+    folder: Path
+    watch: Callable[[Move], None]
+    results: dict[Cell, CellResult] = field(default_factory=dict)
+    _trials: dict[str, Trial] = field(default_factory=dict)
+
+    def run(self) -> Mapping[Cell, CellResult]:
+        """Play what fits, and return what was found, also in earlier calls."""
+        cells = [cell for number in range(SEEDS) for cell in self._cells(self.subject.seed + number)]
+        for cell, _, _ in cells:
+            kept = read_cell(self.folder, cell)
+            if kept is not None:
+                self.results[cell] = kept
+                self.budget.charged += kept.seconds
+        seed = self.subject.seed
+        for cell, probe, setting in cells:
+            if cell.seed != seed:  # another seed is begun only if there is time for all of it
+                seed, first = cell.seed, [one for one in cells if one[0].seed == cell.seed and self._is_repeated(one[0])]
+                if sum(self._seconds(one, its) for one, its, _ in first if one not in self.results) > self._left:
+                    break
+            if cell not in self.results and self._fits(cell, probe) and self._is_repeated(cell):
+                self.watch(Move(cell, len(self.results), len(cells), self._left))
+                self._play(cell, probe, setting)
+        return self._comparable()
+
+    def _is_repeated(self, cell: Cell) -> bool:
+        """Whether a cell is of the first seed, or was measured with it."""
+        first = self.results.get(replace(cell, seed=self.subject.seed))
+        return cell.seed == self.subject.seed or (first is not None and first.status == "measured")
+
+    def _comparable(self) -> dict[Cell, CellResult]:
+        """The results of the first seed, and of those with which as much was played: means are then over the same."""
+        first = [cell for cell in self.results if cell.seed == self.subject.seed and self._is_measured(cell)]
+        seeds = {self.subject.seed} | {
+            cell.seed for cell in self.results if all(replace(one, seed=cell.seed) in self.results for one in first)
+        }
+        return {cell: result for cell, result in self.results.items() if cell.seed in seeds}
+
+    def _is_measured(self, cell: Cell) -> bool:
+        return self.results[cell].status == "measured"
+
+    def _cells(self, seed: int) -> Iterator[tuple[Cell, Probe, Setting]]:
+        """The cells of a seed, in their order."""
+        possible = [setting for setting in self.settings if setting.values is not None]
+        order = [(PLAIN, setting) for setting in possible]
+        order += [(probe, possible[0]) for probe in self.probes]
+        order += [(probe, setting) for probe in self.probes for setting in possible[1:]]
+        for probe, setting in order:
+            yield Cell(probe.name, setting.name, seed, self.pace.rounds), probe, setting
+
+    @property
+    def _left(self) -> float:
+        return self.budget.seconds_left - self.reserve
+
+    def _fits(self, cell: Cell, probe: Probe) -> bool:
+        """Whether there is time; a probe is compared with the run without attack, and not played without it."""
+        plain = Cell(PLAIN.name, cell.setting, cell.seed, cell.rounds)
+        known = self.results.get(plain)
+        if probe is not PLAIN and (known is None or known.status != "measured"):
+            return False
+        return self._seconds(cell, probe) <= self._left
+
+    def _seconds(self, cell: Cell, probe: Probe) -> float:
+        """How long a cell will take: as the longest like it did, or else as its probe says."""
+        like = [one for one in self.results if one.probe == cell.probe]
+        same = [self.results[one].seconds for one in like if one.setting == cell.setting]
+        if same:
+            return MARGIN * max(same)
+        slower = self._slowness(cell)
+        if like:
+            return MARGIN * slower * max(self.results[one].seconds for one in like)
+        return MARGIN * slower * self.pace.seconds(probe)
+
+    def _slowness(self, cell: Cell) -> float:
+        """How many times as long as the run as configured one with a defence takes."""
+        times = [
+            [one.seconds for key, one in self.results.items() if (key.probe, key.setting) == (PLAIN.name, name)]
+            for name in (cell.setting, CONFIGURED)
+        ]
+        return max(1.0, min(times[0]) / max(min(times[1]), 1e-3)) if all(times) else 1.0
+
+    def _play(self, cell: Cell, probe: Probe, setting: Setting) -> None:
+        """Play a cell, and keep what came of it; one that has no time is as if it had not been begun."""
+        began = self.budget.clock()
+        try:
+            with quiet():
+                result = CellResult("measured", outcome=probe.play(self._trial(cell, setting)))
+        except OutOfTime:
+            return
+        except FedloomError as refusal:
+            result = CellResult("refused", str(refusal))
+        except Exception as error:  # one attack that breaks, perhaps somebody's own, must not end the audit
+            result = CellResult("broke", f"it broke: {type(error).__name__}: {error}")
+        result = CellResult(result.status, result.reason, result.outcome, self.budget.clock() - began)
+        self.results[cell] = result
+        write_cell(self.folder, cell, result)
+
+    def _trial(self, cell: Cell, setting: Setting) -> Trial:
+        """The trial of a setting and a seed, which keeps the run without attack for all probes."""
+        known = self._trials.get(cell.setting)
+        if known is None or known.seed != cell.seed:
+            known = Trial(self.subject, setting.values or {}, cell.seed, cell.rounds, over=lambda: self._left <= 0)
+            self._trials[cell.setting] = known
+        plain = self.results.get(Cell(PLAIN.name, cell.setting, cell.seed, cell.rounds))
+        if plain is not None and plain.outcome is not None:
+            known.plain_score = plain.outcome.measures["score"].value
+        return known

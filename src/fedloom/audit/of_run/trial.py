@@ -1,0 +1,58 @@
+"""One trial of the audit: the run that is audited, with a defence, a seed, and as many of its rounds as there is time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedloom.audit.of_run.subject import OutOfTime, Played, Subject
+from fedloom.core.adversary import Adversary
+
+
+@dataclass
+class Trial:
+    """What a probe plays.
+
+    Args:
+        subject: The run that is audited.
+        settings: Its values with the defence.
+        seed: The seed.
+        rounds: How many of its rounds are played.
+        plain_score: What the run with this defence scores without an attack; None where that is not known.
+        over: Whether the budget has ended.
+    """
+
+    subject: Subject
+    settings: Mapping[str, Any]
+    seed: int
+    rounds: int
+    plain_score: float | None = None
+    over: Callable[[], bool] = lambda: False
+    _plain: list[Played] = field(default_factory=list)
+
+    def play(self, adversary: Adversary | Mapping[str, Any] | None = None, rounds: int | None = None) -> Played:
+        """The beginning of the run, with an attack.
+
+        Args:
+            adversary: The attack.
+            rounds: How many rounds; as many as the audit plays by default.
+        """
+        last = self.rounds if rounds is None else rounds
+        return self.subject.play(self.settings, self.seed, last, adversary, self.over)
+
+    @property
+    def plain(self) -> Played:
+        """The run without an attack; played once for all probes of a defence and a seed."""
+        if not self._plain:
+            self._plain.append(self.play())
+        return self._plain[0]
+
+    def watch(self, _: dict[str, Any]) -> None:
+        """End a run that a probe plays by itself when the budget has ended: an observer.
+
+        Args:
+            _: The record of a round.
+        """
+        if self.over():
+            raise OutOfTime
