@@ -20,7 +20,11 @@ from fedloom.runs.prepare import Prepared
 
 CONFIGURED = "as configured"
 USUAL: Mapping[str, tuple[str, ...]] = {
-    "a rule that withstands some hostile clients": ("aggregation=trimmedmean:share=0.2", "aggregation=median", "aggregation=normbounding"),
+    "a rule that withstands some hostile clients": (
+        "aggregation=trimmedmean:share=0.2",
+        "aggregation=median",
+        "aggregation=normbounding",
+    ),
     "sums that hide what single clients send": ("channel=securesum",),
     "noise in what clients send": ("sample_privacy.noise=1.0", "channel=localnoise:noise=1.0"),
 }

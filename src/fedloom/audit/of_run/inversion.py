@@ -82,4 +82,5 @@ def _centred(image: Tensor) -> Tensor:
     """An image as a vector of length 1 around its mean, so that products are correlations."""
     flat = image.flatten().double()
     flat = flat - flat.mean()
-    return flat / flat.norm().clamp(min=1e-12)
+    length: Tensor = flat.norm().clamp(min=1e-12)
+    return flat / length

@@ -1,4 +1,4 @@
-"""Probes of membership: whether a sample was trained on, as a server tells it from an update, or anybody from the model.
+"""Probes of membership: was a sample trained on? A server asks an update, and anybody asks the model.
 
 The server's view is what it gets in the last round that is played: the model of a client, or of a sum. Shadow models
 start from the model that the client got and train as the client does. Others are the client's own test and validation
@@ -84,7 +84,7 @@ def membership_of_model(trial: Trial) -> Outcome:
     made = task.federation
     members = made.train.order
     others = torch.cat([made.test.order, made.valid.order, made.global_test])
-    others = others[~torch.isin(others, members)].unique()
+    others = torch.unique(others[~torch.isin(others, members)])
     if min(len(members), len(others)) < LEAST:
         raise FedloomError(f"membership is asked about {LEAST} samples that nobody trained on: set task.test_share.")
     asked = _asked(members, others, trial.seed)

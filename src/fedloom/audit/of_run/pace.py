@@ -50,7 +50,9 @@ class Pace:
         return self.fixed + self.per_round * probe.cost(self.rounds if rounds is None else rounds)
 
 
-def measure_pace(trial: Trial, probes: Sequence[Probe], settings: int, seconds: float, clock: Callable[[], float]) -> Pace:
+def measure_pace(
+    trial: Trial, probes: Sequence[Probe], settings: int, seconds: float, clock: Callable[[], float]
+) -> Pace:
     """Play a few rounds, and decide how many fit.
 
     Args:

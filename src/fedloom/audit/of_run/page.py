@@ -36,15 +36,17 @@ def _body(audit: Audit) -> Iterator[str]:
     yield from _pictures(audit)
     yield from _not_played(audit)
     yield from _reading(audit)
-    yield f"<details><summary>The run, as it was configured</summary><pre>{escape(config_toml(audit.config))}</pre></details>"
+    yield "<details><summary>The run, as it was configured</summary>"
+    yield f"<pre>{escape(config_toml(audit.config))}</pre></details>"
 
 
 def _assessment(audit: Audit) -> Iterator[str]:
     """The paragraphs for a data-protection officer."""
     yield '<div class="paper"><h2 id="assessment">For the data-protection officer</h2>'
     for paragraph in audit.assessment:
-        about, _, text = paragraph.partition(": ")
-        yield f"<p><b>{escape(about)}.</b> {escape(text[:1].upper() + text[1:])}</p>"
+        points = "".join(f"<li>{escape(sentence)}</li>" for sentence in paragraph.sentences[1:])
+        first = f"<b>{escape(paragraph.about)}.</b> {escape(paragraph.sentences[0])}"
+        yield f"<p>{first}</p>{f'<ul>{points}</ul>' if points else ''}"
     yield f"<p><b>What this does not say.</b> {escape(LIMITS[0])}</p></div>"
     if any(one.samples for one in audit.findings):
         yield (
@@ -83,7 +85,7 @@ def _name(one: Protection) -> str:
 def _row(audit: Audit, probe: str, settings: Sequence[Protection]) -> str:
     """A line of the table."""
     first = next(one for one in audit.findings if one.probe == probe)
-    cells = [f"<td>{escape(probe)}<small>{escape(first.who)} {escape(first.what)}. The number {_says(first)}</small></td>"]
+    cells = [f"<td>{escape(probe)}<small>{escape(first.who)} {escape(first.what)}. {_says(first)}</small></td>"]
     for setting in settings:
         one = audit.find(probe, setting.name)
         if one is None or not one.measured:
@@ -96,21 +98,25 @@ def _row(audit: Audit, probe: str, settings: Sequence[Protection]) -> str:
 
 
 def _says(one: Finding) -> str:
-    """What the number says, as the end of a sentence."""
-    return f"{'is how many ' if one.unit == 'share' else ''}{escape(one.words)}."
+    """What the number says, as a sentence."""
+    start = ("How much " if one.measure == "lost" else "How many ") if one.unit == "share" else "The number "
+    return f"{start}{escape(one.words)}."
 
 
 def _besides(audit: Audit, one: Finding) -> str:
     """The numbers that an engineer wants beside the first one."""
     if one.kind == "break":
-        return f"score {score_text(audit, one.numbers['score'])}"
+        success = f"success {100 * one.numbers['success'].value:.0f} %, " if "gained" in one.numbers else ""
+        return f"{success}score {score_text(audit, one.numbers['score'])}"
     if one.measure == "rebuilt":
         best = one.numbers.get("best_psnr")
         return f"best {best.value:.0f} dB" if best is not None else ""
     if one.unit == "auc":
-        each = ", ".join(f"{n.removeprefix('auc_')} {v.value:.2f}" for n, v in one.numbers.items() if n.startswith("auc_"))
+        each = ", ".join(
+            f"{n.removeprefix('auc_')} {v.value:.2f}" for n, v in one.numbers.items() if n.startswith("auc_")
+        )
         return f"{each}; {100 * one.numbers['found_at_1_percent'].value:.0f} % found at 1 % false"
-    return f"stated {one.numbers['stated'].value:.2g}" if one.unit == "epsilon" else ""
+    return f"{one.numbers['stated'].value:.2g} is stated of these trials" if one.unit == "epsilon" else ""
 
 
 def _costs(audit: Audit) -> Iterator[str]:
@@ -123,11 +129,19 @@ def _costs(audit: Audit) -> Iterator[str]:
     for one in audit.protections:
         if one.score is None:
             continue
-        change = "" if before is None or before.score is None or one is before else cost_text(audit, before.score, one.score)
+        change = (
+            "" if before is None or before.score is None or one is before else cost_text(audit, before.score, one.score)
+        )
         cells = [score_text(audit, one.score), change, bytes_text(one.megabytes), f"{one.seconds:.2g} s"]
-        cells += ["" if one.epsilon is None else f"{one.epsilon:.3g}", f"{one.worst_leak:.2f}", f"{one.worst_break:.2f}"]
+        cells += [
+            "" if one.epsilon is None else f"{one.epsilon:.3g}",
+            f"{one.worst_leak:.2f}",
+            f"{one.worst_break:.2f}",
+        ]
         cells += ["yes" if one.on_frontier else "no"]
-        line = "".join(f'<td data-of="{escape(head)}">{escape(cell)}</td>' for head, cell in zip(heads[1:], cells, strict=True))
+        line = "".join(
+            f'<td data-of="{escape(head)}">{escape(cell)}</td>' for head, cell in zip(heads[1:], cells, strict=True)
+        )
         yield f"<tr><td>{_name(one)}</td>{line}</tr>"
     yield "</tbody></table>"
     compared = max((one.compared for one in audit.protections), default=0)
@@ -161,7 +175,10 @@ def _not_played(audit: Audit) -> Iterator[str]:
     for one in audit.findings:
         if not one.measured:
             reasons.setdefault((one.probe, one.reason), []).append(one.setting)
-    lines = [f"<li>{escape(probe)} ({escape(', '.join(some))}): {escape(reason)}</li>" for (probe, reason), some in reasons.items()]
+    lines = [
+        f"<li>{escape(probe)} ({escape(', '.join(some))}): {escape(reason)}</li>"
+        for (probe, reason), some in reasons.items()
+    ]
     lines += [f"<li>{escape(one.name)}: {escape(one.refused)}</li>" for one in audit.protections if one.refused]
     if lines:
         yield f'<h2 id="not-played">What was not measured, and why</h2><ul>{"".join(lines)}</ul>'
@@ -170,17 +187,30 @@ def _not_played(audit: Audit) -> Iterator[str]:
 def _reading(audit: Audit) -> Iterator[str]:
     """What the numbers mean, and where they end."""
     seeds = max((one.seeds for one in audit.findings), default=1)
-    played = "" if audit.rounds_played == audit.rounds else (
-        f" There was time for the first {audit.rounds_played} of its {audit.rounds} rounds: later ones may leak more."
+    played = (
+        ""
+        if audit.rounds_played == audit.rounds
+        else (
+            f" There was time for the first {audit.rounds_played} of its {audit.rounds} rounds: later ones may leak "
+            "more."
+        )
     )
     yield '<h2 id="reading">How to read this</h2><ul>'
     yield (
-        f"<li>Every attack was played on the run with {seeds} seed{'s' * (seeds > 1)}, within {audit.minutes:g} minutes."
-        f"{escape(played)} Noise is drawn from the seed here, so that an audit can be repeated.</li>"
+        f"<li>Every attack was played on the run with {seeds} seed{'s' * (seeds > 1)}, within {audit.minutes:g} "
+        f"minutes.{escape(played)} Noise is drawn from the seed here, so that an audit can be repeated.</li>"
     )
     yield (
-        "<li>Severe is a badness of 0.5 or more, serious 0.25, some 0.1. It is the root of the share of samples that were "
-        "rebuilt; 2 AUC − 1; the share of the score that is lost; how much more often a trigger works than without "
-        "a backdoor. An AUC that guessing may have, by its interval, is never more than little.</li>"
+        "<li>Under <i>stated ε</i> is what the noise of the rounds that were played promises. The trials of "
+        "<i>canary</i> are fewer rounds at a larger delta, and have a stated epsilon of their own.</li>"
+    )
+    yield (
+        "<li>A sample is rebuilt recognisably from a PSNR of 20 dB on; a blank image has about 10. Samples are "
+        "compared with the original that they are most like, which an attacker does not know.</li>"
+    )
+    yield (
+        "<li>Severe is a badness of 0.5 or more, serious 0.25, some 0.1. It is the root of the share of samples that "
+        "were rebuilt; 2 AUC − 1; the share of the score that is lost; how much more often a trigger works than "
+        "without a backdoor. An AUC that guessing may have, by its interval, is never more than little.</li>"
     )
     yield "".join(f"<li>{escape(limit)}</li>" for limit in LIMITS) + "</ul>"

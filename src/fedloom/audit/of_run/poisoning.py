@@ -38,9 +38,11 @@ def _measures(played: Played, trial: Trial) -> dict[str, Measure]:
     if played.diverged and not kind.higher_is_better:
         after = 2 * before  # no number is the worst of an error; this one counts as a total loss
     lost = kind.rank(before) - kind.rank(after)
-    found = {"lost": Measure(lost / abs(before) if before else 0.0), "score": Measure(after)}
-    told = {name: played.metrics.get(f"adversary/{name}") for name in RECORDED}
-    return found | {name: Measure(value) for name, value in told.items() if value is not None}
+    told = {name: played.metrics[f"adversary/{name}"] for name in RECORDED if f"adversary/{name}" in played.metrics}
+    if {"success", "untriggered"} <= told.keys():
+        told["gained"] = told["success"] - told["untriggered"]
+    found = {"lost": lost / abs(before) if before else 0.0, "score": after, **told}
+    return {name: Measure(value) for name, value in found.items()}
 
 
 def one_replacement(trial: Trial) -> dict[str, Any]:
@@ -63,9 +65,9 @@ def loss(found: Mapping[str, Measure]) -> float:
 
 
 def takeover(found: Mapping[str, Measure]) -> float:
-    """How bad it is that a trigger works: what it adds to what the model errs anyway.
+    """How bad it is that a trigger works.
 
     Args:
         found: The measures.
     """
-    return clip(found["success"].value - found["untriggered"].value)
+    return clip(found["gained"].value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from fedloom.audit.of_run.trial import Trial
 
@@ -37,8 +37,8 @@ class Sample:
         words: How alike they are.
     """
 
-    original: list[object]
-    rebuilt: list[object]
+    original: list[Any]
+    rebuilt: list[Any]
     words: str
 
 

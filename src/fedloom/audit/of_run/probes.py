@@ -23,7 +23,7 @@ from fedloom.registry.kinds import ATTACKS
 
 LOOKING, LYING = "The server, which only looks,", "A server that changes the model it sends"
 ANYBODY, FIFTH = "Whoever gets the model", "A fifth of the clients"
-REBUILT = "of these clients' training samples are rebuilt recognisably (a PSNR of 20 dB or more)"
+REBUILT = "of these clients' training samples are rebuilt recognisably"
 TOLD = "is the AUC of telling training samples from others: 0.5 is guessing, 1 is certainty"
 LOST = "of the score is lost"
 
@@ -72,7 +72,7 @@ PROBES: tuple[Probe, ...] = (
     ),
     Probe(
         *("backdoor", "break", "One hostile client", "teaches the model to answer a secret sign as it wants"),
-        *("success", "of images with the sign are answered as the attacker wants"),
+        *("gained", "more of the images are answered as the attacker wants when they show the sign"),
         *(poison("backdoor", one_replacement), takeover),
         attack="backdoor",
     ),
@@ -111,7 +111,7 @@ PROBES: tuple[Probe, ...] = (
     ),
     Probe(
         *("class inversion", "leak", ANYBODY, "sees what the samples of a class have in common", "classes"),
-        *("of classes are shown so that their picture is most like the mean of their own class",),
+        "of classes are shown so that their picture is most like the mean of their own class",
         *(invert_classes, _of_classes),
         cost=lambda rounds: rounds + 30.0,
     ),
@@ -122,7 +122,7 @@ PROBES: tuple[Probe, ...] = (
         cost=lambda _: 20.0,
     ),
     *(
-        Probe(*(name, "break", FIFTH, f"{words} make the model wrong", "lost", LOST, poison(name), loss), attack=name)
+        Probe(name, "break", FIFTH, f"{words} make the model wrong", "lost", LOST, poison(name), loss, attack=name)
         for name, words in {
             "ipm": "who send the opposite of the mean",
             "minmax": "who send what is worst and still looks honest, by the largest distance,",
@@ -144,7 +144,7 @@ def all_probes() -> tuple[Probe, ...]:
 def _of_registered(name: str) -> Probe:
     """The probe of an attack that has no entry."""
     if issubclass(ATTACKS[name], ServerAttack):
-        what = "rebuilds training samples of clients"
-        return Probe(*(name, "leak", "The server", what, "rebuilt", REBUILT, rebuild(name), share("rebuilt")), attack=name)
+        found = ("The server", "rebuilds training samples of clients", "rebuilt", REBUILT)
+        return Probe(name, "leak", *found, rebuild(name), share("rebuilt"), attack=name)
     what = f"with the attack {name} make the model wrong"
-    return Probe(*(name, "break", FIFTH, what, "lost", LOST, poison(name), loss), attack=name)
+    return Probe(name, "break", FIFTH, what, "lost", LOST, poison(name), loss, attack=name)

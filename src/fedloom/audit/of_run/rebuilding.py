@@ -14,7 +14,6 @@ from fedloom.audit.leaks_of_run import watch_leaks
 from fedloom.audit.of_run.probe import Measure, Outcome, Sample
 from fedloom.audit.of_run.trial import Trial
 from fedloom.core.errors import FedloomError
-from fedloom.core.task import Task
 from fedloom.registry.kinds import ATTACKS
 
 SHOWN = 6
@@ -46,7 +45,7 @@ def rebuild(attack: str, **settings: Any) -> Callable[[Trial], Outcome]:
         measures = {name: Measure(min(value, EXACT)) for name, value in numbers.items() if value == value}
         measures["rebuilt"] = Measure(right / max(of, 1), float(least), float(most))
         low, high = value_range(played.task)
-        return Outcome(measures, _best(found, played.task), (low, high), _whose(found))
+        return Outcome(measures, _best(found), (low, high), _whose(found))
 
     return play
 
@@ -58,7 +57,7 @@ def _whose(found: Sequence[Rebuilt]) -> str:
     return f"of {len(found)} single client{'s' * (len(found) > 1)}"
 
 
-def _best(found: Sequence[Rebuilt], task: Task) -> tuple[Sample, ...]:
+def _best(found: Sequence[Rebuilt]) -> tuple[Sample, ...]:
     """The samples that were rebuilt best, with how well."""
     each = torch.cat([one.psnr for one in found]).nan_to_num(nan=-torch.inf)
     originals, rebuilt = (torch.cat([getattr(one, name) for one in found]) for name in ("originals", "rebuilt"))

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
-from fedloom.audit.of_run.cells import Cell, CellResult
-from fedloom.audit.of_run.defences import CONFIGURED, Setting
-from fedloom.audit.of_run.probe import Kind, Measure, Probe, Sample, Unit
-from fedloom.audit.of_run.probes import PLAIN
+from fedloom.audit.of_run.defences import CONFIGURED
+from fedloom.audit.of_run.probe import Kind, Sample, Unit
 
 FORMAT = 1
 """The number of the layout of ``audit.json``."""
@@ -141,6 +138,22 @@ class Protection:
 
 
 @dataclass(frozen=True)
+class Paragraph:
+    """One question of an assessment for a data-protection officer.
+
+    Args:
+        about: The question.
+        sentences: The answers.
+    """
+
+    about: str
+    sentences: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return "\n".join((f"{self.about}. {self.sentences[0]}", *(f"- {one}" for one in self.sentences[1:])))
+
+
+@dataclass(frozen=True)
 class Audit:
     """What an audit of a run found.
 
@@ -158,6 +171,7 @@ class Audit:
         protections: The run as configured, then with each defence.
         findings: What each attack got with each setting, the worst first.
         config: The complete configuration of the run.
+        assessment: The paragraphs for a data-protection officer: who could learn what, how likely, what reduces it.
         folder: Where it is kept; None if it is not.
     """
 
@@ -174,14 +188,8 @@ class Audit:
     protections: tuple[Protection, ...]
     findings: tuple[Finding, ...]
     config: Mapping[str, Any]
+    assessment: tuple[Paragraph, ...] = ()
     folder: Path | None = None
-
-    @property
-    def assessment(self) -> tuple[str, ...]:
-        """The paragraphs for a data-protection officer: who could learn what, how likely, what reduces it."""
-        from fedloom.audit.of_run.assessment import paragraphs
-
-        return paragraphs(self)
 
     def of(self, setting: str = CONFIGURED) -> list[Finding]:
         """The findings with one setting, the worst first.
@@ -206,117 +214,7 @@ class Audit:
         plain["findings"] = [
             {**found, "level": one.level} for found, one in zip(plain["findings"], self.findings, strict=True)
         ]
-        return {"format": FORMAT, **plain, "assessment": list(self.assessment), "limits": list(LIMITS)}
+        return {"format": FORMAT, **plain, "limits": list(LIMITS)}
 
     def __str__(self) -> str:
-        return "\n\n".join((*self.assessment, LIMITS[0]))
-
-
-def find_all(
-    probes: Sequence[Probe], settings: Sequence[Setting], results: Mapping[Cell, CellResult]
-) -> tuple[Finding, ...]:
-    """What each attack got with each setting, the worst first.
-
-    Args:
-        probes: The attacks.
-        settings: The settings.
-        results: What the cells found.
-    """
-    found = [
-        _finding(probe, setting, [r for cell, r in results.items() if (cell.probe, cell.setting) == (probe.name, setting.name)])
-        for probe in probes
-        for setting in settings
-        if setting.values is not None
-    ]
-    worst = {probe.name: max(one.badness for one in found if one.probe == probe.name) for probe in probes}
-    return tuple(sorted(found, key=lambda one: (not one.measured, -_first(found, one.probe), -worst[one.probe], one.probe)))
-
-
-def _first(found: Sequence[Finding], probe: str) -> float:
-    """The badness of an attack in the run as configured."""
-    return next((one.badness for one in found if one.probe == probe and one.setting == CONFIGURED), 0.0)
-
-
-def _finding(probe: Probe, setting: Setting, results: Sequence[CellResult]) -> Finding:
-    """What the seeds of one attack and setting say together."""
-    fixed = (probe.name, probe.kind, probe.who, probe.what, setting.name)
-    read = (probe.measure, probe.words, probe.unit)
-    outcomes = [one.outcome for one in results if one.outcome is not None]
-    if not outcomes:
-        last = results[0] if results else CellResult("refused", "there was no time for it")
-        return Finding(*fixed, last.status if results else "no time", last.reason, *read)
-    numbers = {name: _number([one.measures[name] for one in outcomes if name in one.measures]) for name in outcomes[0].measures}
-    means = {name: Measure(one.value) for name, one in numbers.items()}
-    first = outcomes[0]
-    shown = (probe.badness(means), first.note, first.samples, first.samples_range)
-    return Finding(*fixed, "measured", "", *read, numbers, len(outcomes), *shown)
-
-
-def _number(some: Sequence[Measure]) -> Number:
-    if len(some) == 1:
-        return Number(some[0].value, None, some[0].least, some[0].most)
-    values = [one.value for one in some]
-    return Number(mean(values), stdev(values))
-
-
-def protections(
-    settings: Sequence[Setting],
-    findings: Sequence[Finding],
-    results: Mapping[Cell, CellResult],
-    higher_is_better: bool,
-) -> tuple[Protection, ...]:
-    """What each setting costs and lets through, and which no other one beats.
-
-    Args:
-        settings: The settings.
-        findings: What attacks got.
-        results: What the cells found.
-        higher_is_better: Whether more of the score is better.
-    """
-    made = [_protection(one, [r for c, r in results.items() if (c.probe, c.setting) == (PLAIN.name, one.name)]) for one in settings]
-    played = [one.name for one in made if one.score is not None]
-    known = [{one.probe: one for one in findings if one.setting == name and one.measured} for name in played]
-    common = set[str]().intersection(*known) if not known else set(known[0]).intersection(*known[1:])
-    judged = {name: _with_worst(one, common) for name, one in zip(played, known, strict=True)}
-    made = [replace(one, compared=len(common), **judged.get(one.name, {})) for one in made]
-    sign = 1.0 if higher_is_better else -1.0
-    points = {
-        one.name: (sign * one.score.value, -one.megabytes, -one.worst_leak, -one.worst_break)
-        for one in made
-        if one.score is not None
-    }
-    return tuple(replace(one, on_frontier=one.name in points and not _beaten(one.name, points)) for one in made)
-
-
-def _protection(setting: Setting, results: Sequence[CellResult]) -> Protection:
-    outcomes = [one.outcome for one in results if one.outcome is not None]
-    if not outcomes:
-        reason = setting.refused or (results[0].reason if results else "there was no time for it")
-        return Protection(setting.name, setting.protects, reason)
-    sent = [sum(one.measures[way].value for way in ("bytes_up", "bytes_down", "bytes_between")) for one in outcomes]
-    epsilons = [one.measures["epsilon"].value for one in outcomes if "epsilon" in one.measures]
-    return Protection(
-        setting.name,
-        setting.protects,
-        score=_number([one.measures["score"] for one in outcomes]),
-        megabytes=mean(sent) / 1e6,
-        seconds=min(one.seconds for one in results),
-        epsilon=max(epsilons) if epsilons else None,
-    )
-
-
-def _with_worst(found: Mapping[str, Finding], common: set[str]) -> dict[str, float]:
-    """The worst leak and the worst ruin among the attacks that all settings were compared with."""
-    return {
-        f"worst_{kind}": max((found[name].badness for name in common if found[name].kind == kind), default=0.0)
-        for kind in ("leak", "break")
-    }
-
-
-def _beaten(name: str, points: Mapping[str, tuple[float, ...]]) -> bool:
-    """Whether another setting is at least as good in all, and better in one."""
-    mine = points[name]
-    return any(
-        other != name and all(a >= b for a, b in zip(theirs, mine, strict=True)) and theirs != mine
-        for other, theirs in points.items()
-    )
+        return "\n\n".join((*map(str, self.assessment), LIMITS[0]))

@@ -12,15 +12,18 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fedloom.audit.of_run.assessment import paragraphs
 from fedloom.audit.of_run.cells import Cell, CellResult
+from fedloom.audit.of_run.conclude import find_all, protections
 from fedloom.audit.of_run.defences import Setting, make_settings
-from fedloom.audit.of_run.page import write_audit_page
 from fedloom.audit.of_run.pace import Pace, measure_pace, read_pace, write_pace
+from fedloom.audit.of_run.page import write_audit_page
 from fedloom.audit.of_run.probes import PLAIN, all_probes
-from fedloom.audit.of_run.result import Audit, find_all, protections
+from fedloom.audit.of_run.result import Audit
 from fedloom.audit.of_run.schedule import Move, Schedule
 from fedloom.audit.of_run.subject import OutOfTime, Subject, quiet
 from fedloom.audit.of_run.trial import Trial
@@ -87,6 +90,7 @@ def run_audit(
     method: Algorithm | None = None,
     watch: Watch = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
+    began: float | None = None,
 ) -> Audit:
     """Audit the run of a config's values; see ``audit``.
 
@@ -95,12 +99,14 @@ def run_audit(
         task_of: A function from a seed to the task, if the values do not name it.
         method: The method, if it is a Python object.
         clock: Tells the time.
+        began: When the minutes began, by the clock; now by default.
     """
     if not real_number("minutes", minutes) > 0 or not math.isfinite(minutes):
         raise FedloomError(f"minutes={minutes:g}: it must be a number above 0, for instance 2.")
     if values.get("adversary") is not None:
         raise FedloomError("the run has an adversary of its own, and an audit brings its attacks: leave it out.")
     budget, subject = Budget(60 * minutes, clock), Subject(values, task_of, method)
+    budget.began = budget.began if began is None else began
     settings = make_settings(subject, defences)
     prepared = subject.settings(values)[1]
     with tempfile.TemporaryDirectory() if out is None else nullcontext(str(out)) as name:
@@ -134,9 +140,7 @@ def _refuse_foreign(folder: Path, out: Path | None) -> None:
         raise FedloomError(f"{folder} contains something else: name a new folder for the audit.")
 
 
-def _schedule(
-    subject: Subject, settings: Sequence[Setting], budget: Budget, folder: Path, watch: Watch
-) -> Schedule:
+def _schedule(subject: Subject, settings: Sequence[Setting], budget: Budget, folder: Path, watch: Watch) -> Schedule:
     """What is to be played, after a look at how long it takes."""
     probes, reserve = all_probes(), RESERVE * budget.seconds
     pace = read_pace(folder)
@@ -164,7 +168,7 @@ def _conclude(
     """What the cells say together."""
     score = score_of(prepared.plain)
     findings = find_all(schedule.probes, schedule.settings, results)
-    return Audit(
+    found = Audit(
         task=prepared.composition.task.name,
         method=History(prepared.plain).label,
         clients=prepared.composition.task.federation.clients,
@@ -180,3 +184,4 @@ def _conclude(
         findings=findings,
         folder=out,
     )
+    return replace(found, assessment=paragraphs(found))

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 import numpy as np
+from numpy.typing import NDArray
 
 from fedloom.audit.of_run.probe import Sample
 
@@ -27,7 +28,7 @@ def pairs(samples: Sequence[Sample], low: float, high: float) -> Iterator[str]:
         high: The value that is white.
     """
     if all(np.ndim(one.original) == 3 and len(one.original) in CHANNELS for one in samples):
-        yield '<div class="pairs"><div class="key"><span>original</span><span>rebuilt</span><span>&nbsp;</span></div>'
+        yield '<div class="pairs"><div class="key"><span>original</span><span>rebuilt</span></div>'
         for one in samples:
             images = "".join(
                 f'<img alt="{what}" src="{png(np.asarray(values), low, high)}">'
@@ -46,7 +47,7 @@ def pairs(samples: Sequence[Sample], low: float, high: float) -> Iterator[str]:
     yield "</table></div>"
 
 
-def png(image: np.ndarray, low: float, high: float) -> str:  # type: ignore[type-arg]
+def png(image: NDArray[np.float64], low: float, high: float) -> str:
     """An image as a data URL.
 
     Args:
@@ -59,7 +60,9 @@ def png(image: np.ndarray, low: float, high: float) -> str:  # type: ignore[type
     height, width, channels = pixels.shape
     lines = b"".join(b"\0" + line.tobytes() for line in pixels)  # each line says its filter: none
     head = struct.pack(">IIBBBBB", width, height, 8, CHANNELS[channels], 0, 0, 0)
-    file = b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"IDAT", zlib.compress(lines, 9)) + _chunk(b"IEND", b"")
+    file = (
+        b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"IDAT", zlib.compress(lines, 9)) + _chunk(b"IEND", b"")
+    )
     return f"data:image/png;base64,{base64.b64encode(file).decode()}"
 
 

@@ -77,7 +77,10 @@ class Schedule:
         seed = self.subject.seed
         for cell, probe, setting in cells:
             if cell.seed != seed:  # another seed is begun only if there is time for all of it
-                seed, first = cell.seed, [one for one in cells if one[0].seed == cell.seed and self._is_repeated(one[0])]
+                seed, first = (
+                    cell.seed,
+                    [one for one in cells if one[0].seed == cell.seed and self._is_repeated(one[0])],
+                )
                 if sum(self._seconds(one, its) for one, its, _ in first if one not in self.results) > self._left:
                     break
             if cell not in self.results and self._fits(cell, probe) and self._is_repeated(cell):

@@ -16,7 +16,7 @@ from fedloom.audit.lower_bound import epsilon_lower_bound
 from fedloom.audit.of_run.probe import Measure, Outcome, clip
 from fedloom.audit.of_run.subject import quiet
 from fedloom.audit.of_run.trial import Trial
-from fedloom.audit.privacy_cases import DELTA, WORK, RepliesCase
+from fedloom.audit.privacy_cases import DELTA, RepliesCase
 from fedloom.config.schema import RunConfig
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import key
@@ -39,7 +39,9 @@ def canary_epsilon(trial: Trial) -> Outcome:
     scores = []
     with quiet():
         for presence in ("in", case.neighbour):
-            seeded = replace(case, settings={**case.settings, "seed": key(trial.seed, f"audit/canary/{presence}") % 2**31})
+            seeded = replace(
+                case, settings={**case.settings, "seed": key(trial.seed, f"audit/canary/{presence}") % 2**31}
+            )
             found, stated = seeded.play(presence, TRIALS)
             scores.append(found)
     bound = epsilon_lower_bound(scores[0], scores[1], DELTA)
@@ -59,14 +61,13 @@ def beyond_stated(found: Mapping[str, Measure]) -> float:
 def _case(config: RunConfig) -> RepliesCase:
     """The run's noise, on clients with canaries."""
     if config.sample_privacy is not None:
-        noise = {**_canary_noise(config.sample_privacy)}
-        settings = {"sample_privacy": noise, "local": {"lr": 1e-3, "batch_size": SAMPLES // 4}}
+        work = {"lr": 1e-3, "batch_size": SAMPLES // 4}
+        settings = {"sample_privacy": _canary_noise(config.sample_privacy), "local": work}
         return RepliesCase("sample_privacy", settings, "privacy/sample_epsilon", "zero", SAMPLES, ROUNDS)
     local = [step for step in config.channel if isinstance(step, LocalNoise)]
     if local:
-        channel = [{"name": "localnoise", **_canary_noise(local[0])}]
-        settings = {"channel": channel, "local": WORK}
-        return RepliesCase("localnoise", settings, "privacy/local_epsilon", "opposite", 1, ROUNDS)
+        channel = {"name": "localnoise", **_canary_noise(local[0])}
+        return RepliesCase("localnoise", {"channel": [channel]}, "privacy/local_epsilon", "opposite", 1, ROUNDS)
     raise FedloomError(
         "no sample_privacy and no localnoise adds noise here, so that no epsilon of a client's own is stated; "
         "fedloom privacy --audit plays the noise of a server and of sums."

@@ -1,4 +1,4 @@
-"""One trial of the audit: the run that is audited, with a defence, a seed, and as many of its rounds as there is time."""
+"""One trial of the audit: the run that is audited, with a defence, a seed and a number of its rounds."""
 
 from __future__ import annotations
 

@@ -16,8 +16,12 @@ def number_text(one: Finding, number: Number | None = None) -> str:
     """
     found = one.number if number is None else number
     if one.unit == "share":
-        shown = f"{100 * found.value:.1f}{_spread(found, 100, 1)} %"
-        return shown if found.least is None or found.most is None else f"{shown} ({100 * found.least:.0f}–{100 * found.most:.0f})"
+        shown = f"{100 * found.value:.1f}{_spread(found, 100, 1)} %".replace("-", "−")
+        return (
+            shown
+            if found.least is None or found.most is None
+            else f"{shown} ({100 * found.least:.0f}–{100 * found.most:.0f})"
+        )
     if one.unit == "epsilon":
         return f"≥ {found.value:.2g}{_spread(found, 1, 2)}"
     shown = f"{found.value:.2f}{_spread(found, 1, 2)}"
@@ -26,6 +30,16 @@ def number_text(one: Finding, number: Number | None = None) -> str:
 
 def _spread(found: Number, scale: float, digits: int) -> str:
     return "" if found.std is None else f" ± {scale * found.std:.{digits}f}"
+
+
+def short(one: Finding) -> str:
+    """The number that a finding is read by, without its spread.
+
+    Args:
+        one: The finding.
+    """
+    value = one.number.value
+    return f"{100 * value:.{1 if abs(value) < 0.1 else 0}f} %" if one.unit == "share" else f"{value:.2f}"
 
 
 def sentence(one: Finding) -> str:
@@ -37,14 +51,14 @@ def sentence(one: Finding) -> str:
     value = one.number.value
     if one.unit == "auc":
         return (
-            f"of two samples, one of which was trained on, this one is named in {100 * value:.0f} of 100 cases; a guess "
-            "does in 50"
+            f"of two samples, one of which was trained on, this one is named in {100 * value:.0f} of 100 cases; a "
+            "guess does in 50"
         )
     if one.unit == "epsilon":
         stated = one.numbers["stated"].value
         held = "which is within what is stated" if value <= stated else "MORE THAN IS STATED"
         return f"trials show an epsilon of at least {value:.2g}, {held} ({stated:.2g})"
-    return f"{100 * max(value, 0.0):.{1 if abs(value) < 0.1 else 0}f} % {one.words}"
+    return f"{short(one)} {one.words}"
 
 
 def score_text(audit: Audit, number: Number) -> str:
@@ -60,7 +74,7 @@ def score_text(audit: Audit, number: Number) -> str:
 
 
 def cost_text(audit: Audit, before: Number, after: Number) -> str:
-    """What a defence costs in score.
+    """What a defence costs in score; empty for nothing that is shown.
 
     Args:
         audit: Whose score it is.
@@ -68,9 +82,8 @@ def cost_text(audit: Audit, before: Number, after: Number) -> str:
         after: The score with it.
     """
     gap = after.value - before.value
-    if audit.score_is_share:
-        return f"{100 * gap:+.1f} points".replace("-", "−")
-    return f"{gap:+.3g}".replace("-", "−")
+    shown = f"{100 * gap:+.1f} points" if audit.score_is_share else f"{gap:+.3g}"
+    return "" if float(shown.partition(" ")[0]) == 0 else shown.replace("-", "−")
 
 
 def state_text(one: Finding) -> str:
