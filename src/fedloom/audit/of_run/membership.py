@@ -118,7 +118,7 @@ def _outcome(found: list[dict[str, Guesses]], note: str = "") -> Outcome:
     """The mean over clients of each attack; ``auc`` is that of the best one, with the error of its AUC."""
     means = {name: sum(one[name].auc for one in found) / len(found) for name in found[0]}
     best = max(means, key=lambda name: means[name])
-    error = math.sqrt(sum(_auc_variance(one[best]) for one in found)) / len(found)
+    error = math.sqrt(sum(auc_variance(one[best]) for one in found)) / len(found)
     measures = {f"auc_{name}": Measure(value) for name, value in means.items()}
     measures["auc"] = Measure(means[best], max(0.0, means[best] - 1.96 * error), min(1.0, means[best] + 1.96 * error))
     rates = [one[best].rates[RARE] for one in found]
@@ -126,8 +126,12 @@ def _outcome(found: list[dict[str, Guesses]], note: str = "") -> Outcome:
     return Outcome(measures, note=f"{note}{'; ' * bool(note)}the best attack is {best}")
 
 
-def _auc_variance(guesses: Guesses) -> float:
-    """The variance of an AUC. Hanley and McNeil, Radiology 1982, https://doi.org/10.1148/radiology.143.1.7063747."""
+def auc_variance(guesses: Guesses) -> float:
+    """The variance of an AUC. Hanley and McNeil, Radiology 1982, https://doi.org/10.1148/radiology.143.1.7063747.
+
+    Args:
+        guesses: What was guessed.
+    """
     auc, members, others = guesses.auc, guesses.members, guesses.others
     two_members, two_others = auc / (2 - auc), 2 * auc**2 / (1 + auc)
     spread = (members - 1) * (two_members - auc**2) + (others - 1) * (two_others - auc**2)
