@@ -37,11 +37,7 @@ def leaks_of_run(task: Task, method: Method, attack: ServerAttack | str, **setti
 
 
 def watch_leaks(attack: ServerAttack, found: list[Rebuilt]) -> ServerAttack:
-    """The same attack, which adds what it rebuilds to a list.
-
-    Args:
-        found: The list.
-    """
+    """The same attack, which adds what it rebuilds to a list."""
     kind: type[ServerAttack] = type(attack)
 
     class Watched(kind):  # type: ignore[misc, valid-type]

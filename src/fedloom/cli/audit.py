@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from fedloom.audit.of_run.result import Audit
-    from fedloom.audit.of_run.schedule import Move
+    from fedloom.audit.of_run.schedule import NextCell
 
 
 def run_file(text: str) -> Path:
@@ -33,8 +33,8 @@ def run_file(text: str) -> Path:
     path = Path(text)
     if any((path / name).is_file() for name in (SERVER_FILE, SITE_FILE)):
         raise typer.BadParameter(
-            f"{path} is a folder of a deployment, whose data are elsewhere: judge its plan with fedloom deploy audit, or "
-            "name the run file that was simulated."
+            f"{path} is a folder of a deployment, whose data are elsewhere: judge its plan with fedloom deploy audit, "
+            "or name the run file that was simulated."
         )
     if path.is_dir():
         raise typer.BadParameter(f"{path} is a folder: name a run file, such as {path / 'config.toml'}.")
@@ -118,14 +118,14 @@ def _print(found: Audit, folder: Path, as_json: bool) -> None:
 
 
 @contextmanager
-def _live_table(quiet: bool) -> Iterator[Callable[[Move], None]]:
+def _live_table(quiet: bool) -> Iterator[Callable[[NextCell], None]]:
     """A line on standard error that shows the current attack; nothing if the output is not a terminal."""
     from rich.live import Live
     from rich.table import Table
 
     from fedloom.cli.terminal.console import PlainConsole
 
-    def table(move: Move) -> Table:
+    def table(move: NextCell) -> Table:
         shown = Table(caption=f"{max(0.0, move.seconds_left):.0f} s left")
         for heading in ("attack", "run", "seed", "done"):
             shown.add_column(heading)

@@ -6,12 +6,12 @@ import pytest
 
 from fedloom.audit.of_run.cells import Cell, CellResult
 from fedloom.audit.of_run.conclude import find_all, protections
-from fedloom.audit.of_run.defences import CONFIGURED, Setting
-from fedloom.audit.of_run.probe import Measure, Outcome, Probe
+from fedloom.audit.of_run.defences import CONFIGURED, RunVariant
+from fedloom.audit.of_run.probe import AuditProbe, Measure, ProbeOutcome
 
-SETTINGS = [Setting(name, {}) for name in (CONFIGURED, "good", "bad", "dear")]
+SETTINGS = [RunVariant(name, {}) for name in (CONFIGURED, "good", "bad", "dear")]
 LEAK, RUIN = (
-    Probe(name, kind, "", "", "share", "", lambda _: Outcome({}), lambda found: found["share"].value)
+    AuditProbe(name, kind, "", "", "share", "", lambda _: ProbeOutcome({}), lambda found: found["share"].value)
     for name, kind in (("leak", "leak"), ("ruin", "break"))
 )
 
@@ -28,10 +28,10 @@ def results(seeds=1):
     for name, (score, size, leak, ruin) in table.items():
         for seed in range(seeds):
             sent = {"bytes_up": Measure(size * 1e6), "bytes_down": Measure(0), "bytes_between": Measure(0)}
-            plain = Outcome({"score": Measure(score), **sent})
+            plain = ProbeOutcome({"score": Measure(score), **sent})
             found[Cell("no attack", name, seed, 2)] = CellResult("measured", outcome=plain, seconds=1 + seed)
             for probe, value in (("leak", leak + 0.1 * seed), ("ruin", ruin)):
-                outcome = Outcome({"share": Measure(value, value - 0.1, value + 0.1)})
+                outcome = ProbeOutcome({"share": Measure(value, value - 0.1, value + 0.1)})
                 found[Cell(probe, name, seed, 2)] = CellResult("measured", outcome=outcome)
     return found
 

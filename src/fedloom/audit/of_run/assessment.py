@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from fedloom.audit.of_run.defences import CONFIGURED
-from fedloom.audit.of_run.result import LEVELS, Audit, Finding, Paragraph, Protection
+from fedloom.audit.of_run.result import LEVELS, Audit, Finding, Paragraph, ProtectedRun
 from fedloom.audit.of_run.words import cost_text, sentence, short
 
 NOTHING = LEVELS[-1][1]
@@ -88,7 +88,7 @@ def _reduced(audit: Audit) -> Iterator[str]:
         yield _effect(audit, played[0], one)
 
 
-def _effect(audit: Audit, before: Protection, after: Protection) -> str:
+def _effect(audit: Audit, before: ProtectedRun, after: ProtectedRun) -> str:
     """What one defence changes of the worst leak and the worst damage, and what it costs."""
     changes = []
     for kind, what in (("leak", "the worst leak"), ("break", "the worst damage")):

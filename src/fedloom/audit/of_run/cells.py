@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from fedloom.audit.of_run.probe import Measure, Outcome, Sample
+from fedloom.audit.of_run.probe import Measure, ProbeOutcome, Sample
 from fedloom.files.atomic_write import write_private
 from fedloom.files.json_text import parse_json
 from fedloom.runs.plans.plan import folder_name
@@ -27,9 +27,6 @@ class Cell:
     """A probe with a setting and a seed.
 
     Args:
-        probe: The name of the probe.
-        setting: The name of the setting.
-        seed: The seed.
         rounds: How many rounds are played.
     """
 
@@ -58,7 +55,7 @@ class CellResult:
 
     status: Status
     reason: str = ""
-    outcome: Outcome | None = None
+    outcome: ProbeOutcome | None = None
     seconds: float = 0.0
 
 
@@ -89,7 +86,7 @@ def read_cell(folder: Path, cell: Cell) -> CellResult | None:
         return None
 
 
-def _outcome(found: Mapping[str, Any]) -> Outcome:
+def _outcome(found: Mapping[str, Any]) -> ProbeOutcome:
     measures = {name: Measure(**one) for name, one in found["measures"].items()}
     low, high = found["samples_range"]
-    return Outcome(measures, tuple(Sample(**one) for one in found["samples"]), (low, high), found["note"])
+    return ProbeOutcome(measures, tuple(Sample(**one) for one in found["samples"]), (low, high), found["note"])

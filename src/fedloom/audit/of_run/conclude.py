@@ -7,20 +7,19 @@ from dataclasses import replace
 from statistics import mean, stdev
 
 from fedloom.audit.of_run.cells import Cell, CellResult
-from fedloom.audit.of_run.defences import CONFIGURED, Setting
-from fedloom.audit.of_run.probe import Measure, Probe
+from fedloom.audit.of_run.defences import CONFIGURED, RunVariant
+from fedloom.audit.of_run.probe import AuditProbe, Measure
 from fedloom.audit.of_run.probes import PLAIN
-from fedloom.audit.of_run.result import Finding, Number, Protection
+from fedloom.audit.of_run.result import Finding, Number, ProtectedRun
 
 
 def find_all(
-    probes: Sequence[Probe], settings: Sequence[Setting], results: Mapping[Cell, CellResult]
+    probes: Sequence[AuditProbe], settings: Sequence[RunVariant], results: Mapping[Cell, CellResult]
 ) -> tuple[Finding, ...]:
     """What each attack got with each setting, the worst first.
 
     Args:
         probes: The attacks.
-        settings: The settings.
         results: What the cells found.
     """
     found = [
@@ -44,7 +43,7 @@ def _first(found: Sequence[Finding], probe: str) -> float:
     return next((one.badness for one in found if one.probe == probe and one.setting == CONFIGURED), 0.0)
 
 
-def _finding(probe: Probe, setting: Setting, results: Sequence[CellResult]) -> Finding:
+def _finding(probe: AuditProbe, setting: RunVariant, results: Sequence[CellResult]) -> Finding:
     """What the seeds of one attack and setting say together."""
     outcomes = [one.outcome for one in results if one.outcome is not None]
     unplayed = results[0] if results else CellResult("refused", "there was no time for it")
@@ -87,15 +86,14 @@ def _number(some: Sequence[Measure]) -> Number:
 
 
 def protections(
-    settings: Sequence[Setting],
+    settings: Sequence[RunVariant],
     findings: Sequence[Finding],
     results: Mapping[Cell, CellResult],
     higher_is_better: bool,
-) -> tuple[Protection, ...]:
+) -> tuple[ProtectedRun, ...]:
     """What each setting costs and lets through, and which no other one beats.
 
     Args:
-        settings: The settings.
         findings: What attacks got.
         results: What the cells found.
         higher_is_better: Whether more of the score is better.
@@ -123,14 +121,14 @@ def protections(
     return tuple(replace(one, on_frontier=one.name in points and not _beaten(one.name, points)) for one in made)
 
 
-def _protection(setting: Setting, results: Sequence[CellResult]) -> Protection:
+def _protection(setting: RunVariant, results: Sequence[CellResult]) -> ProtectedRun:
     outcomes = [one.outcome for one in results if one.outcome is not None]
     if not outcomes:
         reason = setting.refused or (results[0].reason if results else "there was no time for it")
-        return Protection(setting.name, setting.protects, reason)
+        return ProtectedRun(setting.name, setting.protects, reason)
     sent = [sum(one.measures[way].value for way in ("bytes_up", "bytes_down", "bytes_between")) for one in outcomes]
     epsilons = [one.measures["epsilon"].value for one in outcomes if "epsilon" in one.measures]
-    return Protection(
+    return ProtectedRun(
         setting.name,
         setting.protects,
         score=_number([one.measures["score"] for one in outcomes]),

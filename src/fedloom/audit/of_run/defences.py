@@ -32,7 +32,7 @@ NOT_DEFENCES = ("task", "rounds", "seed", "adversary", "eval_every")
 
 
 @dataclass(frozen=True)
-class Setting:
+class RunVariant:
     """The run as configured, or with a defence.
 
     Args:
@@ -48,7 +48,7 @@ class Setting:
     protects: tuple[str, ...] = ()
 
 
-def make_settings(subject: Subject, named: Sequence[str] | None) -> list[Setting]:
+def make_settings(subject: Subject, named: Sequence[str] | None) -> list[RunVariant]:
     """The run as configured, then with each defence.
 
     Args:
@@ -66,30 +66,26 @@ def make_settings(subject: Subject, named: Sequence[str] | None) -> list[Setting
     return found
 
 
-def _first_possible(subject: Subject, role: str, some: Sequence[str], has: Collection[str]) -> Setting:
+def _first_possible(subject: Subject, role: str, some: Sequence[str], has: Collection[str]) -> RunVariant:
     """The run with the first of some defences that it allows, if it has none of the kind."""
     if role in has:
-        return Setting(role, None, "the run has it already.")
+        return RunVariant(role, None, "the run has it already.")
     reasons = list[str]()
     for text in some:
         try:
             return _setting(subject, text, _defended(subject.values, text))
         except FedloomError as reason:
             reasons.append(str(reason))
-    return Setting(role, None, reasons[0])
+    return RunVariant(role, None, reasons[0])
 
 
-def _setting(subject: Subject, name: str, values: Mapping[str, Any]) -> Setting:
+def _setting(subject: Subject, name: str, values: Mapping[str, Any]) -> RunVariant:
     made, prepared = subject.settings(values)
-    return Setting(name, made, protects=protection_words(prepared))
+    return RunVariant(name, made, protects=protection_words(prepared))
 
 
 def protection_words(prepared: Prepared) -> tuple[str, ...]:
-    """What a run protects its clients and its model with, in words.
-
-    Args:
-        prepared: The run.
-    """
+    """What a run protects its clients and its model with, in words."""
     run, config = prepared.composition, prepared.config
     rule = config.aggregation
     words = {

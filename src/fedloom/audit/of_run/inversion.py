@@ -9,7 +9,7 @@ from fedloom.attacks.measures.interval import clopper_pearson
 from fedloom.attacks.reconstruction.class_inversion import invert_class
 from fedloom.attacks.reconstruction.gradients import inputs_of
 from fedloom.attacks.reconstruction.rebuilt import value_range
-from fedloom.audit.of_run.probe import Measure, Outcome, Sample
+from fedloom.audit.of_run.probe import Measure, ProbeOutcome, Sample
 from fedloom.audit.of_run.rebuilding import LARGEST, SHOWN
 from fedloom.audit.of_run.subject import Played
 from fedloom.audit.of_run.trial import Trial
@@ -22,12 +22,8 @@ MOST = 200
 """Of how many samples of a class its mean is taken."""
 
 
-def invert_classes(trial: Trial) -> Outcome:
-    """Seek each class's input, and count those that are most like the mean of their own class.
-
-    Args:
-        trial: The trial.
-    """
+def invert_classes(trial: Trial) -> ProbeOutcome:
+    """Seek each class's input, and count those that are most like the mean of their own class."""
     played = trial.plain
     task, row = shared_model(played)
     if not task.classifies or task.has_named_inputs or not inputs_of(task, task.sample).is_floating_point():
@@ -51,15 +47,11 @@ def invert_classes(trial: Trial) -> Outcome:
         "classes": Measure(sum(right) / len(some), float(least), float(most)),
         "chance": Measure(1 / len(some)),
     }
-    return Outcome(measures, samples, (low, high), "beside the mean of each class; no sample of anybody")
+    return ProbeOutcome(measures, samples, (low, high), "beside the mean of each class; no sample of anybody")
 
 
 def shared_model(played: Played) -> tuple[Task, Tensor]:
-    """The task and the shared model of a run, as whoever gets the model has it.
-
-    Args:
-        played: The run.
-    """
+    """The task and the shared model of a run, as whoever gets the model has it."""
     if played.diverged:
         raise FedloomError(f"the run diverged: {played.diverged}")
     if played.row is None or played.score_kind.shared not in played.metrics:

@@ -22,7 +22,7 @@ from fedloom.attacks.membership.lira import lira
 from fedloom.attacks.membership.loss_threshold import loss_threshold
 from fedloom.attacks.membership.rmia import rmia
 from fedloom.audit.of_run.inversion import shared_model
-from fedloom.audit.of_run.probe import Measure, Outcome, clip
+from fedloom.audit.of_run.probe import Measure, ProbeOutcome, clip
 from fedloom.audit.of_run.subject import Played
 from fedloom.audit.of_run.trial import Trial
 from fedloom.audit.shadow_models import shadow_models
@@ -45,12 +45,8 @@ RARE = 1
 """The place of the rate at 1 % false positives among the rates of ``Guesses``."""
 
 
-def membership_of_update(trial: Trial) -> Outcome:
-    """What the server tells from the updates of single clients, or of a sum.
-
-    Args:
-        trial: The trial.
-    """
+def membership_of_update(trial: Trial) -> ProbeOutcome:
+    """What the server tells from the updates of single clients, or of a sum."""
     heard = list[tuple[Wave, Replies]]()
     played = trial.play(_listener(trial.rounds, heard))
     task = played.task
@@ -73,12 +69,8 @@ def membership_of_update(trial: Trial) -> Outcome:
     return _outcome(found, f"of {len(found)} single client{'s' * (len(found) > 1)}")
 
 
-def membership_of_model(trial: Trial) -> Outcome:
-    """What whoever gets the final model tells from it.
-
-    Args:
-        trial: The trial.
-    """
+def membership_of_model(trial: Trial) -> ProbeOutcome:
+    """What whoever gets the final model tells from it."""
     played = trial.plain
     task, row = shared_model(played)
     made = task.federation
@@ -92,11 +84,7 @@ def membership_of_model(trial: Trial) -> Outcome:
 
 
 def beyond_chance(found: Mapping[str, Measure]) -> float:
-    """How bad an AUC is: 0 for guesses at random.
-
-    Args:
-        found: The measures.
-    """
+    """How bad an AUC is: 0 for guesses at random."""
     return clip(2 * found["auc"].value - 1)
 
 
@@ -114,7 +102,7 @@ def _guesses(
     }
 
 
-def _outcome(found: list[dict[str, Guesses]], note: str = "") -> Outcome:
+def _outcome(found: list[dict[str, Guesses]], note: str = "") -> ProbeOutcome:
     """The mean over clients of each attack; ``auc`` is that of the best one, with the error of its AUC."""
     means = {name: sum(one[name].auc for one in found) / len(found) for name in found[0]}
     best = max(means, key=lambda name: means[name])
@@ -123,7 +111,7 @@ def _outcome(found: list[dict[str, Guesses]], note: str = "") -> Outcome:
     measures["auc"] = Measure(means[best], max(0.0, means[best] - 1.96 * error), min(1.0, means[best] + 1.96 * error))
     rates = [one[best].rates[RARE] for one in found]
     measures["found_at_1_percent"] = Measure(sum(rate.true_positives for rate in rates) / len(rates))
-    return Outcome(measures, note=f"{note}{'; ' * bool(note)}the best attack is {best}")
+    return ProbeOutcome(measures, note=f"{note}{'; ' * bool(note)}the best attack is {best}")
 
 
 def auc_variance(guesses: Guesses) -> float:

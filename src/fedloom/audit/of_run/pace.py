@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from fedloom.audit.of_run.probe import Probe
+from fedloom.audit.of_run.probe import AuditProbe
 from fedloom.audit.of_run.subject import Subject
 from fedloom.audit.of_run.trial import Trial
 from fedloom.files.atomic_write import write_atomic
@@ -41,7 +41,7 @@ class Pace:
     fixed: float
     per_round: float
 
-    def seconds(self, probe: Probe, rounds: int | None = None) -> float:
+    def seconds(self, probe: AuditProbe, rounds: int | None = None) -> float:
         """How long a probe takes that was never played.
 
         Args:
@@ -51,7 +51,7 @@ class Pace:
 
 
 def measure_pace(
-    trial: Trial, probes: Sequence[Probe], settings: int, seconds: float, clock: Callable[[], float]
+    trial: Trial, probes: Sequence[AuditProbe], settings: int, seconds: float, clock: Callable[[], float]
 ) -> Pace:
     """Play a few rounds, and decide how many fit.
 

@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 
 from fedloom.audit.of_run.defences import CONFIGURED
-from fedloom.audit.of_run.result import LIMITS, Audit, Finding, Protection
+from fedloom.audit.of_run.result import LIMITS, Audit, Finding, ProtectedRun
 from fedloom.audit.of_run.samples import pairs
 from fedloom.audit.of_run.words import bytes_text, cost_text, number_text, score_text, state_text
 from fedloom.reports.page import config_toml, document, save_page
@@ -75,14 +75,14 @@ def _table(audit: Audit) -> Iterator[str]:
     yield "</tbody></table>"
 
 
-def _name(one: Protection) -> str:
+def _name(one: ProtectedRun) -> str:
     """A setting as the head of a column: what it protects with, and how it is set."""
     if one.name == CONFIGURED:
         return escape(CONFIGURED)
     return f"{escape(' and '.join(one.words))}<small><code>{escape(one.name)}</code></small>"
 
 
-def _row(audit: Audit, probe: str, settings: Sequence[Protection]) -> str:
+def _row(audit: Audit, probe: str, settings: Sequence[ProtectedRun]) -> str:
     """A line of the table."""
     first = next(one for one in audit.findings if one.probe == probe)
     cells = [f"<td>{escape(probe)}<small>{escape(first.who)} {escape(first.what)}. {_says(first)}</small></td>"]

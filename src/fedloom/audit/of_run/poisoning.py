@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fedloom.audit.of_run.probe import Measure, Outcome, clip
+from fedloom.audit.of_run.probe import Measure, ProbeOutcome, clip
 from fedloom.audit.of_run.subject import Played
 from fedloom.audit.of_run.trial import Trial
 from fedloom.core.errors import FedloomError
@@ -14,17 +14,18 @@ RECORDED = ("success", "untriggered", "attacked_accuracy")
 """What attacks measure themselves, as ``adversary/NAME``."""
 
 
-def poison(attack: str, settings: Callable[[Trial], Mapping[str, Any]] = lambda _: {}) -> Callable[[Trial], Outcome]:
+def poison(
+    attack: str, settings: Callable[[Trial], Mapping[str, Any]] = lambda _: {}
+) -> Callable[[Trial], ProbeOutcome]:
     """A probe that lets a registered attack act, and compares what the run scores.
 
     Args:
-        attack: The name of the attack.
         settings: Its settings in a trial; by default its own.
     """
 
-    def play(trial: Trial) -> Outcome:
+    def play(trial: Trial) -> ProbeOutcome:
         played = trial.play({"name": attack, **settings(trial)})
-        return Outcome(_measures(played, trial), note="the run diverged" if played.diverged else "")
+        return ProbeOutcome(_measures(played, trial), note="the run diverged" if played.diverged else "")
 
     return play
 
@@ -46,28 +47,16 @@ def _measures(played: Played, trial: Trial) -> dict[str, Measure]:
 
 
 def one_replacement(trial: Trial) -> dict[str, Any]:
-    """One hostile client who makes its update as large as those of all, in the second half of the rounds.
-
-    Args:
-        trial: The trial.
-    """
+    """One hostile client who makes its update as large as those of all, in the second half of the rounds."""
     clients = trial.subject.clients
     return {"fraction": 1 / clients, "scale": float(clients), "start": trial.rounds // 2 + 1}
 
 
 def loss(found: Mapping[str, Measure]) -> float:
-    """How bad it is that a share of the score is lost.
-
-    Args:
-        found: The measures.
-    """
+    """How bad it is that a share of the score is lost."""
     return clip(found["lost"].value)
 
 
 def takeover(found: Mapping[str, Measure]) -> float:
-    """How bad it is that a trigger works.
-
-    Args:
-        found: The measures.
-    """
+    """How bad it is that a trigger works."""
     return clip(found["gained"].value)

@@ -17,7 +17,6 @@ class Measure:
     """A number, and between which bounds it is, where one run says that.
 
     Args:
-        value: The number.
         least: The lower end of its 95 % interval; None where one run has none.
         most: The upper end.
     """
@@ -43,7 +42,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ProbeOutcome:
     """What a probe found with one seed.
 
     Args:
@@ -60,7 +59,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Probe:
+class AuditProbe:
     """One attack of the audit.
 
     Args:
@@ -83,7 +82,7 @@ class Probe:
     what: str
     measure: str
     words: str
-    play: Callable[[Trial], Outcome]
+    play: Callable[[Trial], ProbeOutcome]
     badness: Callable[[Mapping[str, Measure]], float]
     unit: Unit = "share"
     cost: Callable[[int], float] = field(default=lambda rounds: float(rounds))

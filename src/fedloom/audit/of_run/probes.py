@@ -14,7 +14,7 @@ from fedloom.attacks.reconstruction.server_attack import ServerAttack
 from fedloom.audit.of_run.inversion import invert_classes
 from fedloom.audit.of_run.membership import SHADOWS, beyond_chance, membership_of_model, membership_of_update
 from fedloom.audit.of_run.poisoning import loss, one_replacement, poison, takeover
-from fedloom.audit.of_run.probe import Measure, Outcome, Probe, clip, share
+from fedloom.audit.of_run.probe import AuditProbe, Measure, ProbeOutcome, clip, share
 from fedloom.audit.of_run.rebuilding import rebuild
 from fedloom.audit.of_run.stated_privacy import beyond_stated, canary_epsilon
 from fedloom.audit.of_run.trial import Trial
@@ -28,19 +28,15 @@ TOLD = "is the AUC of telling training samples from others: 0.5 is guessing, 1 i
 LOST = "of the score is lost"
 
 
-def play_plain(trial: Trial) -> Outcome:
-    """The run without an attack: what it scores and costs.
-
-    Args:
-        trial: The trial.
-    """
+def play_plain(trial: Trial) -> ProbeOutcome:
+    """The run without an attack: what it scores and costs."""
     played = trial.plain
     if played.diverged or played.score is None:
         raise FedloomError(played.diverged or "the run scores no model: set task.test_share.")
     measures = {"score": Measure(played.score)}
     measures |= {way: Measure(played.total(way)) for way in ("bytes_up", "bytes_down", "bytes_between")}
     epsilon = [value for name, value in played.metrics.items() if name.startswith("privacy/") and "epsilon" in name]
-    return Outcome(measures | ({"epsilon": Measure(max(epsilon))} if epsilon else {}))
+    return ProbeOutcome(measures | ({"epsilon": Measure(max(epsilon))} if epsilon else {}))
 
 
 def _of_classes(found: Mapping[str, Measure]) -> float:
@@ -49,80 +45,80 @@ def _of_classes(found: Mapping[str, Measure]) -> float:
     return 0.09 * clip((found["classes"].value - chance) / (1 - chance))
 
 
-PLAIN = Probe("no attack", "cost", "", "", "score", "is what the model scores", play_plain, lambda _: 0.0)
+PLAIN = AuditProbe("no attack", "cost", "", "", "score", "is what the model scores", play_plain, lambda _: 0.0)
 
-PROBES: tuple[Probe, ...] = (
-    Probe(
+PROBES: tuple[AuditProbe, ...] = (
+    AuditProbe(
         *("linearleak", "leak", LOOKING, "reads training samples out of the update of the first layer", "rebuilt"),
         *(REBUILT, rebuild("linearleak", most=3), share("rebuilt")),
         cost=lambda _: 3.0,
         attack="linearleak",
     ),
-    Probe(
+    AuditProbe(
         *("trapweights", "leak", LYING, "makes clients send an update that it can read samples out of", "rebuilt"),
         *(REBUILT, rebuild("trapweights", most=3), share("rebuilt")),
         cost=lambda _: 3.0,
         attack="trapweights",
     ),
-    Probe(
+    AuditProbe(
         *("membership of an update", "leak", LOOKING, "tells whether somebody's sample was trained on, by an update"),
         *("auc", TOLD, membership_of_update, beyond_chance),
         unit="auc",
         cost=lambda rounds: rounds + 5.0 * SHADOWS,
     ),
-    Probe(
+    AuditProbe(
         *("backdoor", "break", "One hostile client", "teaches the model to answer a secret sign as it wants"),
         *("gained", "more of the images are answered as the attacker wants when they show the sign"),
         *(poison("backdoor", one_replacement), takeover),
         attack="backdoor",
     ),
-    Probe(
+    AuditProbe(
         *("labelflipping", "break", FIFTH, "with swapped labels make the model wrong", "lost", LOST),
         *(poison("labelflipping"), loss),
         attack="labelflipping",
     ),
-    Probe(
+    AuditProbe(
         *("signflipping", "break", FIFTH, "with reversed updates make the model wrong", "lost", LOST),
         *(poison("signflipping"), loss),
         attack="signflipping",
     ),
-    Probe(
+    AuditProbe(
         *("membership of the model", "leak", ANYBODY, "tells whether somebody's sample was trained on", "auc"),
         *(TOLD, membership_of_model, beyond_chance),
         unit="auc",
         cost=lambda rounds: 2.0 * SHADOWS * rounds,
     ),
-    Probe(
+    AuditProbe(
         *("alie", "break", FIFTH, "who agree on small lies make the model wrong", "lost", LOST),
         *(poison("alie"), loss),
         attack="alie",
     ),
-    Probe(
+    AuditProbe(
         *("classfishing", "leak", LYING, "makes clients send an update of one class alone", "rebuilt"),
         *(REBUILT, rebuild("classfishing", most=3), share("rebuilt")),
         cost=lambda _: 3.0,
         attack="classfishing",
     ),
-    Probe(
+    AuditProbe(
         *("gradientinversion", "leak", LOOKING, "searches for images that explain an update", "rebuilt", REBUILT),
         *(rebuild("gradientinversion", iterations=100), share("rebuilt")),
         cost=lambda _: 60.0,
         attack="gradientinversion",
     ),
-    Probe(
+    AuditProbe(
         *("class inversion", "leak", ANYBODY, "sees what the samples of a class have in common", "classes"),
         "of classes are shown so that their picture is most like the mean of their own class",
         *(invert_classes, _of_classes),
         cost=lambda rounds: rounds + 30.0,
     ),
-    Probe(
+    AuditProbe(
         *("canary", "leak", "Whoever sees what leaves a client", "tells a planted sample from its noise", "epsilon"),
         *("is the least epsilon that trials with canaries leave possible", canary_epsilon, beyond_stated),
         unit="epsilon",
         cost=lambda _: 20.0,
     ),
     *(
-        Probe(name, "break", FIFTH, f"{words} make the model wrong", "lost", LOST, poison(name), loss, attack=name)
+        AuditProbe(name, "break", FIFTH, f"{words} make the model wrong", "lost", LOST, poison(name), loss, attack=name)
         for name, words in {
             "ipm": "who send the opposite of the mean",
             "minmax": "who send what is worst and still looks honest, by the largest distance,",
@@ -135,16 +131,16 @@ PROBES: tuple[Probe, ...] = (
 )
 
 
-def all_probes() -> tuple[Probe, ...]:
+def all_probes() -> tuple[AuditProbe, ...]:
     """The entries, then every other registered attack."""
     played = {probe.attack for probe in PROBES}
     return (*PROBES, *(_of_registered(name) for name in ATTACKS if name not in played))
 
 
-def _of_registered(name: str) -> Probe:
+def _of_registered(name: str) -> AuditProbe:
     """The probe of an attack that has no entry."""
     if issubclass(ATTACKS[name], ServerAttack):
         found = ("The server", "rebuilds training samples of clients", "rebuilt", REBUILT)
-        return Probe(name, "leak", *found, rebuild(name), share("rebuilt"), attack=name)
+        return AuditProbe(name, "leak", *found, rebuild(name), share("rebuilt"), attack=name)
     what = f"with the attack {name} make the model wrong"
-    return Probe(name, "break", FIFTH, what, "lost", LOST, poison(name), loss, attack=name)
+    return AuditProbe(name, "break", FIFTH, what, "lost", LOST, poison(name), loss, attack=name)

@@ -11,7 +11,7 @@ from fedloom.attacks.measures.interval import clopper_pearson
 from fedloom.attacks.reconstruction.rebuilt import RECOGNISED, Rebuilt, summary, value_range
 from fedloom.attacks.reconstruction.server_attack import ServerAttack
 from fedloom.audit.leaks_of_run import watch_leaks
-from fedloom.audit.of_run.probe import Measure, Outcome, Sample
+from fedloom.audit.of_run.probe import Measure, ProbeOutcome, Sample
 from fedloom.audit.of_run.trial import Trial
 from fedloom.core.errors import FedloomError
 from fedloom.registry.kinds import ATTACKS
@@ -24,15 +24,14 @@ LARGEST = 20_000
 """Of samples with more numbers none is kept."""
 
 
-def rebuild(attack: str, **settings: Any) -> Callable[[Trial], Outcome]:
+def rebuild(attack: str, **settings: Any) -> Callable[[Trial], ProbeOutcome]:
     """A probe that lets a registered attack of the server act.
 
     Args:
-        attack: The name of the attack.
         **settings: Its settings.
     """
 
-    def play(trial: Trial) -> Outcome:
+    def play(trial: Trial) -> ProbeOutcome:
         found, made = list[Rebuilt](), ATTACKS.make({"name": attack, **settings})
         if not isinstance(made, ServerAttack):
             raise FedloomError(f"{attack} rebuilds no samples.")
@@ -45,7 +44,7 @@ def rebuild(attack: str, **settings: Any) -> Callable[[Trial], Outcome]:
         measures = {name: Measure(min(value, EXACT)) for name, value in numbers.items() if value == value}
         measures["rebuilt"] = Measure(right / max(of, 1), float(least), float(most))
         low, high = value_range(played.task)
-        return Outcome(measures, _best(found), (low, high), _whose(found))
+        return ProbeOutcome(measures, _best(found), (low, high), _whose(found))
 
     return play
 

@@ -55,7 +55,6 @@ class Finding:
         measure: The name of the number that it is read by.
         words: What that number says.
         unit: How it is written.
-        numbers: All of its numbers.
         seeds: With how many seeds it was played.
         badness: From 0 to 1.
         note: What is to be said of it besides.
@@ -107,7 +106,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Protection:
+class ProtectedRun:
     """The run with one setting: what it scores and costs without an attack, and the worst that attacks got.
 
     Args:
@@ -158,12 +157,11 @@ class Audit:
     """What an audit of a run found.
 
     Args:
-        task: The name of the task.
+        task: What the run trains on.
         method: The method, with its prediction stages.
         clients: How many clients there are.
         rounds: How many rounds the run has.
         rounds_played: How many of them were played.
-        seed: The seed of the run.
         minutes: The budget.
         score_name: What models are scored by.
         score_is_share: Whether that is a share.
@@ -185,7 +183,7 @@ class Audit:
     score_name: str
     score_is_share: bool
     higher_is_better: bool
-    protections: tuple[Protection, ...]
+    protections: tuple[ProtectedRun, ...]
     findings: tuple[Finding, ...]
     config: Mapping[str, Any]
     assessment: tuple[Paragraph, ...] = ()

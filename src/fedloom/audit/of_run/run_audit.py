@@ -19,12 +19,12 @@ from typing import Any
 from fedloom.audit.of_run.assessment import paragraphs
 from fedloom.audit.of_run.cells import Cell, CellResult
 from fedloom.audit.of_run.conclude import find_all, protections
-from fedloom.audit.of_run.defences import Setting, make_settings
+from fedloom.audit.of_run.defences import RunVariant, make_settings
 from fedloom.audit.of_run.pace import Pace, measure_pace, read_pace, write_pace
 from fedloom.audit.of_run.page import write_audit_page
 from fedloom.audit.of_run.probes import PLAIN, all_probes
 from fedloom.audit.of_run.result import Audit
-from fedloom.audit.of_run.schedule import Move, Schedule
+from fedloom.audit.of_run.schedule import NextCell, Schedule
 from fedloom.audit.of_run.subject import OutOfTime, Subject, quiet
 from fedloom.audit.of_run.trial import Trial
 from fedloom.config.method_spec import Method, method_from
@@ -47,7 +47,7 @@ from fedloom.runs.run import method_section
 PLAN, PAGE, DATA = "audit.toml", "audit.html", "audit.json"
 RESERVE = 0.03
 """The share of the budget that is kept for the page."""
-Watch = Callable[[Move], None]
+Watch = Callable[[NextCell], None]
 
 
 @documents_settings(RunConfig, without=("task", "method", "adversary", "early_stopping"))
@@ -64,7 +64,7 @@ def audit(
     """Attack a run with everything that applies, with and without defences, and say what leaked and what broke.
 
     Args:
-        task: A task, or the name of a task.
+        task: A task, or the name of one with its usual settings.
         method: A method's spec, or a method.
         minutes: How long it may take.
         defences: What the run is protected with, one after the other, as ``--set`` takes it:
@@ -140,7 +140,7 @@ def _refuse_foreign(folder: Path, out: Path | None) -> None:
         raise FedloomError(f"{folder} contains something else: name a new folder for the audit.")
 
 
-def _schedule(subject: Subject, settings: Sequence[Setting], budget: Budget, folder: Path, watch: Watch) -> Schedule:
+def _schedule(subject: Subject, settings: Sequence[RunVariant], budget: Budget, folder: Path, watch: Watch) -> Schedule:
     """What is to be played, after a look at how long it takes."""
     probes, reserve = all_probes(), RESERVE * budget.seconds
     pace = read_pace(folder)
@@ -150,7 +150,7 @@ def _schedule(subject: Subject, settings: Sequence[Setting], budget: Budget, fol
     return Schedule(subject, probes, settings, pace, budget, reserve, folder, watch)
 
 
-def _new_pace(subject: Subject, settings: Sequence[Setting], budget: Budget, reserve: float) -> Pace:
+def _new_pace(subject: Subject, settings: Sequence[RunVariant], budget: Budget, reserve: float) -> Pace:
     first = Trial(subject, settings[0].values or {}, subject.seed, 1, over=lambda: budget.seconds_left <= reserve)
     possible = sum(one.values is not None for one in settings)
     try:

@@ -23,7 +23,6 @@ def pairs(samples: Sequence[Sample], low: float, high: float) -> Iterator[str]:
     """Some samples, each above what an attack made of it.
 
     Args:
-        samples: The samples.
         low: The value that is black.
         high: The value that is white.
     """

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fedloom.audit.of_run.cells import Cell, CellResult, read_cell, write_cell
-from fedloom.audit.of_run.defences import CONFIGURED, Setting
+from fedloom.audit.of_run.defences import CONFIGURED, RunVariant
 from fedloom.audit.of_run.pace import MARGIN, Pace
-from fedloom.audit.of_run.probe import Probe
+from fedloom.audit.of_run.probe import AuditProbe
 from fedloom.audit.of_run.probes import PLAIN
 from fedloom.audit.of_run.subject import SEEDS, OutOfTime, Subject, quiet
 from fedloom.audit.of_run.trial import Trial
@@ -23,7 +23,7 @@ from fedloom.runs.plans.advise.halving import Budget
 
 
 @dataclass(frozen=True)
-class Move:
+class NextCell:
     """The next cell, for a progress display.
 
     Args:
@@ -56,13 +56,13 @@ class Schedule:
     """
 
     subject: Subject
-    probes: Sequence[Probe]
-    settings: Sequence[Setting]
+    probes: Sequence[AuditProbe]
+    settings: Sequence[RunVariant]
     pace: Pace
     budget: Budget
     reserve: float
     folder: Path
-    watch: Callable[[Move], None]
+    watch: Callable[[NextCell], None]
     results: dict[Cell, CellResult] = field(default_factory=dict)
     _trials: dict[str, Trial] = field(default_factory=dict)
 
@@ -84,7 +84,7 @@ class Schedule:
                 if sum(self._seconds(one, its) for one, its, _ in first if one not in self.results) > self._left:
                     break
             if cell not in self.results and self._fits(cell, probe) and self._is_repeated(cell):
-                self.watch(Move(cell, len(self.results), len(cells), self._left))
+                self.watch(NextCell(cell, len(self.results), len(cells), self._left))
                 self._play(cell, probe, setting)
         return self._comparable()
 
@@ -104,7 +104,7 @@ class Schedule:
     def _is_measured(self, cell: Cell) -> bool:
         return self.results[cell].status == "measured"
 
-    def _cells(self, seed: int) -> Iterator[tuple[Cell, Probe, Setting]]:
+    def _cells(self, seed: int) -> Iterator[tuple[Cell, AuditProbe, RunVariant]]:
         """The cells of a seed, in their order."""
         possible = [setting for setting in self.settings if setting.values is not None]
         order = [(PLAIN, setting) for setting in possible]
@@ -117,7 +117,7 @@ class Schedule:
     def _left(self) -> float:
         return self.budget.seconds_left - self.reserve
 
-    def _fits(self, cell: Cell, probe: Probe) -> bool:
+    def _fits(self, cell: Cell, probe: AuditProbe) -> bool:
         """Whether there is time; a probe is compared with the run without attack, and not played without it."""
         plain = Cell(PLAIN.name, cell.setting, cell.seed, cell.rounds)
         known = self.results.get(plain)
@@ -125,7 +125,7 @@ class Schedule:
             return False
         return self._seconds(cell, probe) <= self._left
 
-    def _seconds(self, cell: Cell, probe: Probe) -> float:
+    def _seconds(self, cell: Cell, probe: AuditProbe) -> float:
         """How long a cell will take: as the longest like it did, or else as its probe says."""
         like = [one for one in self.results if one.probe == cell.probe]
         same = [self.results[one].seconds for one in like if one.setting == cell.setting]
@@ -144,7 +144,7 @@ class Schedule:
         ]
         return max(1.0, min(times[0]) / max(min(times[1]), 1e-3)) if all(times) else 1.0
 
-    def _play(self, cell: Cell, probe: Probe, setting: Setting) -> None:
+    def _play(self, cell: Cell, probe: AuditProbe, setting: RunVariant) -> None:
         """Play a cell, and keep what came of it; one that has no time is as if it had not been begun."""
         began = self.budget.clock()
         try:
@@ -160,7 +160,7 @@ class Schedule:
         self.results[cell] = result
         write_cell(self.folder, cell, result)
 
-    def _trial(self, cell: Cell, setting: Setting) -> Trial:
+    def _trial(self, cell: Cell, setting: RunVariant) -> Trial:
         """The trial of a setting and a seed, which keeps the run without attack for all probes."""
         known = self._trials.get(cell.setting)
         if known is None or known.seed != cell.seed:

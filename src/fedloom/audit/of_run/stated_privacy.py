@@ -13,7 +13,7 @@ from typing import Any
 
 from fedloom.audit.canary import CLIP
 from fedloom.audit.lower_bound import epsilon_lower_bound
-from fedloom.audit.of_run.probe import Measure, Outcome, clip
+from fedloom.audit.of_run.probe import Measure, ProbeOutcome, clip
 from fedloom.audit.of_run.subject import quiet
 from fedloom.audit.of_run.trial import Trial
 from fedloom.audit.privacy_cases import DELTA, RepliesCase
@@ -29,12 +29,8 @@ SAMPLES = 8
 ROUNDS = 2
 
 
-def canary_epsilon(trial: Trial) -> Outcome:
-    """The epsilon that is stated of the run's noise in a few rounds, and the least that trials leave possible.
-
-    Args:
-        trial: The trial.
-    """
+def canary_epsilon(trial: Trial) -> ProbeOutcome:
+    """The epsilon that is stated of the run's noise in a few rounds, and the least that trials leave possible."""
     case = _case(trial.subject.prepare(trial.settings, trial.seed).config)
     scores = []
     with quiet():
@@ -46,15 +42,11 @@ def canary_epsilon(trial: Trial) -> Outcome:
             scores.append(found)
     bound = epsilon_lower_bound(scores[0], scores[1], DELTA)
     note = f"{case.name}, {ROUNDS} rounds, delta {DELTA:g}, {TRIALS} trials of each neighbour"
-    return Outcome({"epsilon": Measure(bound, bound, None), "stated": Measure(stated)}, note=note)
+    return ProbeOutcome({"epsilon": Measure(bound, bound, None), "stated": Measure(stated)}, note=note)
 
 
 def beyond_stated(found: Mapping[str, Measure]) -> float:
-    """How bad a lower bound is: nothing as long as it is not above what is stated.
-
-    Args:
-        found: The measures.
-    """
+    """How bad a lower bound is: nothing as long as it is not above what is stated."""
     return clip(found["epsilon"].value - found["stated"].value)
 
 

@@ -46,7 +46,6 @@ class Played:
     """The beginning of a run that was played.
 
     Args:
-        prepared: The run.
         records: What was recorded of each round.
         metrics: What the models scored at the end.
         row: The shared model at the end; None where there is none.
@@ -124,11 +123,7 @@ class Subject:
         return task.federation.clients
 
     def prepare(self, values: Mapping[str, Any], seed: int) -> Prepared:
-        """The run, ready to start; a combination that cannot run is refused.
-
-        Args:
-            values: Its values.
-        """
+        """The run, ready to start; a combination that cannot run is refused."""
         with quiet():
             return self.runs.prepare(Member("audit", "audit", values, self.method), seed)
 
@@ -136,7 +131,6 @@ class Subject:
         """Values of the run, or of the run with a defence, as trials use them: noise planned, and from the seed.
 
         Args:
-            values: The values.
 
         Returns:
             These values, and the run as it was meant, ready to start.

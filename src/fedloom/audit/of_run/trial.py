@@ -17,7 +17,6 @@ class Trial:
     Args:
         subject: The run that is audited.
         settings: Its values with the defence.
-        seed: The seed.
         rounds: How many of its rounds are played.
         plain_score: What the run with this defence scores without an attack; None where that is not known.
         over: Whether the budget has ended.

@@ -11,7 +11,6 @@ def number_text(one: Finding, number: Number | None = None) -> str:
     """The number that a finding is read by, with its spread over seeds or its interval.
 
     Args:
-        one: The finding.
         number: Another number of it.
     """
     found = one.number if number is None else number
@@ -33,21 +32,13 @@ def _spread(found: Number, scale: float, digits: int) -> str:
 
 
 def short(one: Finding) -> str:
-    """The number that a finding is read by, without its spread.
-
-    Args:
-        one: The finding.
-    """
+    """The number that a finding is read by, without its spread."""
     value = one.number.value
     return f"{100 * value:.{1 if abs(value) < 0.1 else 0}f} %" if one.unit == "share" else f"{value:.2f}"
 
 
 def sentence(one: Finding) -> str:
-    """A finding as a clause for somebody who knows no measure.
-
-    Args:
-        one: The finding.
-    """
+    """A finding as a clause for somebody who knows no measure."""
     value = one.number.value
     if one.unit == "auc":
         return (
@@ -87,11 +78,7 @@ def cost_text(audit: Audit, before: Number, after: Number) -> str:
 
 
 def state_text(one: Finding) -> str:
-    """Why a finding has no number, in a few words.
-
-    Args:
-        one: The finding.
-    """
+    """Why a finding has no number, in a few words."""
     return {"no time": NO_TIME, "refused": APPLIES_NOT}.get(one.status, BROKE)
 
 
