@@ -18,6 +18,13 @@ def test_the_whole_run_is_the_run():
     assert played.total("bytes_up") == history.total("bytes_up")
 
 
+def test_its_beginning_keeps_the_schedule_of_all_rounds():
+    local = {"schedule": "cosine", "lr_decay": 0.1}
+    falling = {**TINY, "rounds": 4, "local": local}
+    shorter = fl.run(fl.task("digits", clients=4), "fedavg", rounds=2, local=local)
+    assert not torch.equal(Subject(falling).play(falling, 0, 2).row, shorter.row)
+
+
 def test_its_beginning_is_the_beginning_of_the_run():
     plain = {**TINY, "rounds": 4}
     whole = fl.run(fl.task("digits", clients=4), "fedavg", rounds=2)
