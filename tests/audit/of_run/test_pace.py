@@ -13,7 +13,7 @@ from support.audits import TINY, clock_of_rounds
 
 @pytest.mark.parametrize(
     ("seconds", "rounds"),
-    [(1000, 40), (40 * 2 / 0.6, 40), (40 * 2 / 0.6 - 1, 20), (20, 5), (1, 4)],
+    [(1000, 40), (40 * 2 / 0.6, 40), (40 * 2 / 0.6 - 1, 20), (34, 10), (20, 5), (1, 2)],
 )
 def test_as_many_rounds_are_played_as_fit_into_the_share_of_the_budget(monkeypatch, seconds, rounds):
     clock = clock_of_rounds(monkeypatch)
@@ -29,3 +29,11 @@ def test_it_is_kept(tmp_path):
     assert read_pace(tmp_path) == pace
     (tmp_path / "pace.json").write_text("{")
     assert read_pace(tmp_path) is None
+
+
+def test_a_long_round_is_tried_once(monkeypatch):
+    clock = clock_of_rounds(monkeypatch, seconds=10.0)
+    values = {**TINY, "rounds": 40}
+    found = measure_pace(Trial(Subject(values), values, 0, 1), [PLAIN], 1, 300, clock)
+    assert clock.now == 10.0
+    assert found == Pace(10, 0.0, 10.0)

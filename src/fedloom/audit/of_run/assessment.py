@@ -41,6 +41,8 @@ def _scope(audit: Audit) -> list[str]:
     own = [f"The run is protected by {' and '.join(words)}."] if words else []
     if not any(word.startswith(HIDES) for word in words):
         own.append("Nothing hides or blurs what clients send.")
+    if cut:
+        own.append("A model is attacked as it is after these rounds: later rounds may leak and break more.")
     return [
         f"{audit.clients} clients train a model together ({audit.method} on {audit.task}, {rounds}). Their data stay "
         f"with them; what they send, and the model, were attacked in a simulation. {' '.join(own)}"

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from fedloom.audit.of_run.probe import AuditProbe
-from fedloom.audit.of_run.subject import Subject
+from fedloom.audit.of_run.subject import RunSize, Subject
 from fedloom.audit.of_run.trial import Trial
 from fedloom.files.atomic_write import write_atomic
 from fedloom.files.json_text import parse_json
@@ -21,8 +21,10 @@ from fedloom.files.json_text import parse_json
 FILE = "pace.json"
 SHARE = 0.6
 """The share of the budget that every probe with every setting may take; seeds and bad estimates take the rest."""
-FEWEST, TRIED = 4, 3
+FEWEST, TRIED = 2, 3
 """The fewest rounds that are played, if the run has as many, and how many are tried out."""
+LONG = 0.03
+"""A first round that takes such a share of the budget is measure enough."""
 MARGIN = 1.2
 """How much longer a cell may take than the longest like it."""
 
@@ -41,13 +43,13 @@ class Pace:
     fixed: float
     per_round: float
 
-    def seconds(self, probe: AuditProbe, rounds: int | None = None) -> float:
+    def seconds(self, probe: AuditProbe, size: RunSize) -> float:
         """How long a probe takes that was never played.
 
         Args:
-            rounds: How many rounds are played; as many as this pace says by default.
+            size: The size of what is played.
         """
-        return self.fixed + self.per_round * probe.cost(self.rounds if rounds is None else rounds)
+        return probe.seconds + self.fixed * probe.runs + self.per_round * probe.cost(size)
 
 
 def measure_pace(
@@ -62,21 +64,31 @@ def measure_pace(
         seconds: The budget.
         clock: Tells the time.
     """
-    trial.play(rounds=1)  # what is imported for the first run is not counted
+    fixed, per_round = _try_out(trial, LONG * seconds, clock)
+    found = Pace(1, fixed, per_round)
+
+    def fits(rounds: int) -> bool:
+        size = trial.subject.size(rounds)
+        return settings * sum(found.seconds(probe, size) for probe in probes) <= SHARE * seconds
+
+    every = _ladder(trial.subject)
+    return Pace(next((rounds for rounds in every if fits(rounds)), every[-1]), fixed, per_round)
+
+
+def _try_out(trial: Trial, long: float, clock: Callable[[], float]) -> tuple[float, float]:
+    """Seconds of a run that do not grow with its rounds, and seconds of a round."""
     began = clock()
+    trial.play(rounds=1)
+    if clock() - began > long:
+        return 0.0, clock() - began
+    began = clock()  # what was imported for the first run is not counted
     trial.play(rounds=1)
     middle = clock()
     tried = min(TRIED, trial.subject.rounds)
     trial.play(rounds=tried)
     one, several = middle - began, clock() - middle
     per_round = max((several - one) / max(tried - 1, 1), 0.0)
-    found = Pace(1, max(one - per_round, 0.0), per_round)
-
-    def fits(rounds: int) -> bool:
-        return settings * sum(found.seconds(probe, rounds) for probe in probes) <= SHARE * seconds
-
-    every = _ladder(trial.subject)
-    return Pace(next((rounds for rounds in every if fits(rounds)), every[-1]), found.fixed, found.per_round)
+    return max(one - per_round, 0.0), per_round
 
 
 def _ladder(subject: Subject) -> list[int]:

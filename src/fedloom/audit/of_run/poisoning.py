@@ -48,7 +48,7 @@ def _measures(played: Played, trial: Trial) -> dict[str, Measure]:
 
 def one_replacement(trial: Trial) -> dict[str, Any]:
     """One hostile client who makes its update as large as those of all, in the second half of the rounds."""
-    clients = trial.subject.clients
+    clients = trial.subject.size(trial.rounds).clients
     return {"fraction": 1 / clients, "scale": float(clients), "start": trial.rounds // 2 + 1}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from fedloom.audit.of_run.subject import RunSize
 from fedloom.audit.of_run.trial import Trial
 
 Kind = Literal["leak", "break", "cost"]
@@ -72,7 +73,9 @@ class AuditProbe:
         play: Plays it once.
         badness: From 0 (nothing) to 1: how bad its number is, so that attacks can be ranked.
         unit: How the number is written.
-        cost: About how long it takes, in rounds of the run without an attack.
+        cost: About how many rounds of the run without an attack take as long.
+        runs: How many runs it prepares.
+        seconds: About how long it takes besides, whatever the run is.
         attack: The registered attack that it plays; empty for one that is none.
     """
 
@@ -85,7 +88,9 @@ class AuditProbe:
     play: Callable[[Trial], ProbeOutcome]
     badness: Callable[[Mapping[str, Measure]], float]
     unit: Unit = "share"
-    cost: Callable[[int], float] = field(default=lambda rounds: float(rounds))
+    cost: Callable[[RunSize], float] = field(default=lambda size: float(size.rounds))
+    runs: int = 1
+    seconds: float = 0.0
     attack: str = ""
 
 

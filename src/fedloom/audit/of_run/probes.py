@@ -12,11 +12,19 @@ from collections.abc import Mapping
 
 from fedloom.attacks.reconstruction.server_attack import ServerAttack
 from fedloom.audit.of_run.inversion import invert_classes
-from fedloom.audit.of_run.membership import SHADOWS, beyond_chance, membership_of_model, membership_of_update
+from fedloom.audit.of_run.membership import (
+    MOST,
+    SHADOWS,
+    VICTIMS,
+    beyond_chance,
+    membership_of_model,
+    membership_of_update,
+)
 from fedloom.audit.of_run.poisoning import loss, one_replacement, poison, takeover
 from fedloom.audit.of_run.probe import AuditProbe, Measure, ProbeOutcome, clip, share
 from fedloom.audit.of_run.rebuilding import rebuild
 from fedloom.audit.of_run.stated_privacy import beyond_stated, canary_epsilon
+from fedloom.audit.of_run.subject import RunSize
 from fedloom.audit.of_run.trial import Trial
 from fedloom.core.errors import FedloomError
 from fedloom.registry.kinds import ATTACKS
@@ -45,26 +53,30 @@ def _of_classes(found: Mapping[str, Measure]) -> float:
     return 0.09 * clip((found["classes"].value - chance) / (1 - chance))
 
 
+def one_round(_: RunSize) -> float:
+    """The cost of what is over after the first round."""
+    return 1.0
+
+
 PLAIN = AuditProbe("no attack", "cost", "", "", "score", "is what the model scores", play_plain, lambda _: 0.0)
 
 PROBES: tuple[AuditProbe, ...] = (
     AuditProbe(
         *("linearleak", "leak", LOOKING, "reads training samples out of the update of the first layer", "rebuilt"),
-        *(REBUILT, rebuild("linearleak", most=3), share("rebuilt")),
-        cost=lambda _: 3.0,
+        *(REBUILT, rebuild("linearleak", most=3), share("rebuilt"), "share", one_round),
         attack="linearleak",
     ),
     AuditProbe(
         *("trapweights", "leak", LYING, "makes clients send an update that it can read samples out of", "rebuilt"),
-        *(REBUILT, rebuild("trapweights", most=3), share("rebuilt")),
-        cost=lambda _: 3.0,
+        *(REBUILT, rebuild("trapweights", most=3), share("rebuilt"), "share", one_round),
         attack="trapweights",
     ),
     AuditProbe(
         *("membership of an update", "leak", LOOKING, "tells whether somebody's sample was trained on, by an update"),
         *("auc", TOLD, membership_of_update, beyond_chance),
         unit="auc",
-        cost=lambda rounds: rounds + 5.0 * SHADOWS,
+        cost=lambda size: size.rounds + VICTIMS * SHADOWS / size.clients,
+        runs=1 + VICTIMS * SHADOWS,
     ),
     AuditProbe(
         *("backdoor", "break", "One hostile client", "teaches the model to answer a secret sign as it wants"),
@@ -86,7 +98,8 @@ PROBES: tuple[AuditProbe, ...] = (
         *("membership of the model", "leak", ANYBODY, "tells whether somebody's sample was trained on", "auc"),
         *(TOLD, membership_of_model, beyond_chance),
         unit="auc",
-        cost=lambda rounds: 2.0 * SHADOWS * rounds,
+        cost=lambda size: SHADOWS * size.rounds * min(1.0, 2 * MOST / size.samples),
+        runs=SHADOWS,
     ),
     AuditProbe(
         *("alie", "break", FIFTH, "who agree on small lies make the model wrong", "lost", LOST),
@@ -95,27 +108,29 @@ PROBES: tuple[AuditProbe, ...] = (
     ),
     AuditProbe(
         *("classfishing", "leak", LYING, "makes clients send an update of one class alone", "rebuilt"),
-        *(REBUILT, rebuild("classfishing", most=3), share("rebuilt")),
-        cost=lambda _: 3.0,
+        *(REBUILT, rebuild("classfishing", most=3), share("rebuilt"), "share", one_round),
         attack="classfishing",
     ),
     AuditProbe(
         *("gradientinversion", "leak", LOOKING, "searches for images that explain an update", "rebuilt", REBUILT),
-        *(rebuild("gradientinversion", iterations=100), share("rebuilt")),
-        cost=lambda _: 60.0,
+        *(rebuild("gradientinversion", iterations=100), share("rebuilt"), "share"),
+        cost=lambda _: 10.0,
+        seconds=5.0,
         attack="gradientinversion",
     ),
     AuditProbe(
         *("class inversion", "leak", ANYBODY, "sees what the samples of a class have in common", "classes"),
         "of classes are shown so that their picture is most like the mean of their own class",
         *(invert_classes, _of_classes),
-        cost=lambda rounds: rounds + 30.0,
+        cost=lambda _: 0.0,
+        seconds=5.0,
     ),
     AuditProbe(
         *("canary", "leak", "Whoever sees what leaves a client", "tells a planted sample from its noise", "epsilon"),
         *("is the least epsilon that trials with canaries leave possible", canary_epsilon, beyond_stated),
         unit="epsilon",
-        cost=lambda _: 20.0,
+        cost=lambda _: 0.0,
+        seconds=2.0,
     ),
     *(
         AuditProbe(name, "break", FIFTH, f"{words} make the model wrong", "lost", LOST, poison(name), loss, attack=name)
@@ -141,6 +156,6 @@ def _of_registered(name: str) -> AuditProbe:
     """The probe of an attack that has no entry."""
     if issubclass(ATTACKS[name], ServerAttack):
         found = ("The server", "rebuilds training samples of clients", "rebuilt", REBUILT)
-        return AuditProbe(name, "leak", *found, rebuild(name), share("rebuilt"), attack=name)
+        return AuditProbe(name, "leak", *found, rebuild(name), share("rebuilt"), "share", one_round, attack=name)
     what = f"with the attack {name} make the model wrong"
     return AuditProbe(name, "break", FIFTH, what, "lost", LOST, poison(name), loss, attack=name)

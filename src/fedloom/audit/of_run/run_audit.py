@@ -119,7 +119,10 @@ def run_audit(
             schedule = _schedule(subject, settings, budget, folder, watch)
             results = schedule.run()
             if not any(one.status == "measured" for one in results.values()):
-                raise FedloomError(f"not one attack fits into {minutes:g} minutes: give more minutes.")
+                raise FedloomError(
+                    f"not one attack fits into {minutes:g} minutes, and a round takes about "
+                    f"{schedule.pace.per_round:.1g} seconds: give more minutes."
+                )
             found = _conclude(schedule, results, prepared, minutes, out)
             if out is not None:
                 write_private(out / DATA, json.dumps(found.as_dict(), allow_nan=False, indent=1).encode())

@@ -134,7 +134,7 @@ class Schedule:
         slower = self._slowness(cell)
         if like:
             return MARGIN * slower * max(self.results[one].seconds for one in like)
-        return MARGIN * slower * self.pace.seconds(probe)
+        return MARGIN * slower * self.pace.seconds(probe, self.subject.size(self.pace.rounds))
 
     def _slowness(self, cell: Cell) -> float:
         """How many times as long as the run as configured one with a defence takes."""

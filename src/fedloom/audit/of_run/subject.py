@@ -42,6 +42,21 @@ class OutOfTime(Exception):  # noqa: N818  nothing went wrong
 
 
 @dataclass(frozen=True)
+class RunSize:
+    """What the length of a probe depends on.
+
+    Args:
+        rounds: How many rounds of the run are played.
+        clients: How many clients it has.
+        samples: How many training samples they have together.
+    """
+
+    rounds: int
+    clients: int
+    samples: int
+
+
+@dataclass(frozen=True)
 class Played:
     """The beginning of a run that was played.
 
@@ -116,11 +131,14 @@ class Subject:
         """The seed of the run."""
         return int(self.values.get("seed", RunConfig().seed))
 
-    @property
-    def clients(self) -> int:
-        """How many clients there are, once it was prepared."""
+    def size(self, rounds: int) -> RunSize:
+        """How large the run is, once it was prepared.
+
+        Args:
+            rounds: How many rounds of it are played.
+        """
         _, task = self.runs.tasks[0]
-        return task.federation.clients
+        return RunSize(rounds, task.federation.clients, int(task.federation.train.sizes.sum()))
 
     def prepare(self, values: Mapping[str, Any], seed: int) -> Prepared:
         """The run, ready to start; a combination that cannot run is refused."""
