@@ -8,10 +8,10 @@ import pytest
 
 import fedloom as fl
 from fedloom.audit.of_run import schedule
-from fedloom.audit.of_run.run_audit import DATA, PAGE
+from fedloom.audit.of_run.run_audit import DATA, PAGE, run_audit
 from fedloom.core.errors import FedloomError
 from fedloom.registry.kinds import ATTACKS
-from support.audits import TINY, clock_of_rounds, few_probes, numbers, small_audit
+from support.audits import TINY, Clock, clock_of_rounds, few_probes, numbers, small_audit
 from support.small_tables import write_patients
 
 DEFENCES = ("aggregation=median", "channel=securesum")
@@ -144,3 +144,18 @@ def test_another_run_in_the_same_folder_is_refused(tmp_path, monkeypatch):
     (tmp_path / "c").write_text("a file")
     with pytest.raises(FedloomError, match="name another folder"):
         small_audit(out=tmp_path / "c")
+
+
+def test_a_method_that_sends_nothing_is_not_said_to_withstand_attacks(monkeypatch):
+    few_probes(monkeypatch, names=("signflipping", "labelflipping", "backdoor"))
+    found = run_audit({**TINY, "method": {"name": "local"}}, 10.0, None, None, clock=Clock())
+    assert "nothing is sent" in found.find("signflipping").reason
+    assert found.find("labelflipping").measured
+    refused = {one.name: one.refused for one in found.protections if one.refused}
+    assert "nothing is sent" in refused["sums that hide what single clients send"]
+
+
+def test_a_backdoor_in_models_that_nobody_shares_is_not_measured(monkeypatch):
+    few_probes(monkeypatch, names=("backdoor",))
+    found = small_audit({**TINY, "method": {"name": "fedrep"}})
+    assert "no shared model" in found.find("backdoor").reason

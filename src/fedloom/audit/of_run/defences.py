@@ -73,9 +73,13 @@ def _first_possible(subject: Subject, role: str, some: Sequence[str], has: Colle
     reasons = list[str]()
     for text in some:
         try:
-            return _setting(subject, text, _defended(subject.values, text))
+            found = _setting(subject, text, _defended(subject.values, text))
         except FedloomError as reason:
             reasons.append(str(reason))
+            continue
+        if role in found.protects:
+            return found
+        reasons.append("nothing is sent in this run that it acts on.")
     return RunVariant(role, None, reasons[0])
 
 

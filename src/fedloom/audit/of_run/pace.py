@@ -67,9 +67,12 @@ def measure_pace(
     fixed, per_round = _try_out(trial, LONG * seconds, clock)
     found = Pace(1, fixed, per_round)
 
+    anyway = settings * sum(probe.seconds for probe in probes)  # fewer rounds would not make it less
+    most = max(SHARE * seconds - anyway, SHARE * seconds / 2)
+
     def fits(rounds: int) -> bool:
         size = trial.subject.size(rounds)
-        return settings * sum(found.seconds(probe, size) for probe in probes) <= SHARE * seconds
+        return settings * sum(found.seconds(probe, size) for probe in probes) - anyway <= most
 
     every = _ladder(trial.subject)
     return Pace(next((rounds for rounds in every if fits(rounds)), every[-1]), fixed, per_round)

@@ -149,7 +149,10 @@ class Schedule:
         began = self.budget.clock()
         try:
             with quiet():
-                result = CellResult("measured", outcome=probe.play(self._trial(cell, setting)))
+                outcome = probe.play(self._trial(cell, setting))
+            if probe.measure not in outcome.measures:
+                raise FedloomError(f"{probe.name} measures nothing here: the run has no shared model to measure it on.")
+            result = CellResult("measured", outcome=outcome)
         except OutOfTime:
             return
         except FedloomError as refusal:

@@ -21,7 +21,7 @@ from fedloom.config.schema import RunConfig
 from fedloom.config.settings import DEFAULT_ROUNDS
 from fedloom.core.adversary import Adversary
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.errors import Stopped
+from fedloom.core.errors import FedloomError, Stopped
 from fedloom.core.task import Task
 from fedloom.engines.inline import Inline
 from fedloom.rounds.evaluation import score_models
@@ -185,6 +185,8 @@ class Subject:
         values = dict(settings) if adversary is None else {**settings, "adversary": adversary}
         prepared = self.prepare({**values, "eval_every": 1}, seed)
         run = replace(prepared.composition, eval_every=rounds)
+        if adversary is not None and run.hostile is None:
+            raise FedloomError("nothing is sent in this run that the attack acts on, or nobody of it is hostile.")
         records, state, metrics, diverged = list[dict[str, Any]](), initial_state(run), dict[str, float](), ""
         with quiet(), single_thread():
             engine = Inline(run.runtime())
