@@ -186,7 +186,10 @@ def _not_played(audit: Audit) -> Iterator[str]:
 
 def _reading(audit: Audit) -> Iterator[str]:
     """What the numbers mean, and where they end."""
-    seeds = max((one.seeds for one in audit.findings), default=1)
+    numbers = [one.seeds for one in audit.findings if one.measured] or [1]
+    seeds = f"{min(numbers)} seed{'s' * (min(numbers) > 1)}"
+    if min(numbers) < max(numbers):
+        seeds = f"{min(numbers)} to {max(numbers)} seeds, the most important ones with the most"
     played = (
         ""
         if audit.rounds_played == audit.rounds
@@ -197,7 +200,7 @@ def _reading(audit: Audit) -> Iterator[str]:
     )
     yield '<h2 id="reading">How to read this</h2><ul>'
     yield (
-        f"<li>Every attack was played on the run with {seeds} seed{'s' * (seeds > 1)}, within {audit.minutes:g} "
+        f"<li>Every attack was played on the run with {seeds}, within {audit.minutes:g} "
         f"minutes.{escape(played)} Noise is drawn from the seed here, so that an audit can be repeated.</li>"
     )
     yield (

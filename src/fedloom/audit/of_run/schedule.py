@@ -1,8 +1,8 @@
 """In which order the cells of an audit are played within a budget of seconds, and which are left out.
 
-First the run with every setting and no attack, then every probe on the run as configured, then with every defence; and
-all of that again with the next seed. A cell that does not fit any more is left out, and a shorter one after it may
-still fit. The clock decides which cells are played and never what comes of one.
+First the run with every setting and no attack, then every probe on the run as configured, then with every defence; then
+the next seed, a probe with all settings at a time. A cell that does not fit any more is left out, and a shorter one
+after it may still fit. The clock decides which cells are played and never what comes of one.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from fedloom.audit.of_run.subject import SEEDS, OutOfTime, Subject, quiet
 from fedloom.audit.of_run.trial import Trial
 from fedloom.core.errors import FedloomError
 from fedloom.runs.plans.advise.halving import Budget
+
+Planned = tuple[Cell, AuditProbe, RunVariant]
 
 
 @dataclass(frozen=True)
@@ -68,43 +70,52 @@ class Schedule:
 
     def run(self) -> Mapping[Cell, CellResult]:
         """Play what fits, and return what was found, also in earlier calls."""
-        cells = [cell for number in range(SEEDS) for cell in self._cells(self.subject.seed + number)]
-        for cell, _, _ in cells:
+        seeds = [self.subject.seed + number for number in range(SEEDS)]
+        total = sum(len(list(self._cells(seed))) for seed in seeds)
+        for cell, _, _ in (one for seed in seeds for one in self._cells(seed)):
             kept = read_cell(self.folder, cell)
             if kept is not None:
                 self.results[cell] = kept
                 self.budget.charged += kept.seconds
-        seed = self.subject.seed
-        for cell, probe, setting in cells:
-            if cell.seed != seed:  # another seed is begun only if there is time for all of it
-                seed, first = (
-                    cell.seed,
-                    [one for one in cells if one[0].seed == cell.seed and self._is_repeated(one[0])],
-                )
-                if sum(self._seconds(one, its) for one, its, _ in first if one not in self.results) > self._left:
-                    break
-            if cell not in self.results and self._fits(cell, probe) and self._is_repeated(cell):
-                self.watch(NextCell(cell, len(self.results), len(cells), self._left))
-                self._play(cell, probe, setting)
+        for some in self._groups(seeds):
+            left_out = [(cell, probe, setting) for cell, probe, setting in some if cell not in self.results]
+            if sum(self._seconds(cell, probe) for cell, probe, _ in left_out) > self._left and len(some) > 1:
+                continue
+            for cell, probe, setting in left_out:
+                if self._fits(cell, probe):
+                    self.watch(NextCell(cell, len(self.results), total, self._left))
+                    self._play(cell, probe, setting)
         return self._comparable()
 
-    def _is_repeated(self, cell: Cell) -> bool:
-        """Whether a cell is of the first seed, or was measured with it."""
+    def _groups(self, seeds: Sequence[int]) -> Iterator[list[Planned]]:
+        """The cells of the first seed, one by one; of the others a probe with every setting that it was measured with.
+
+        A probe is compared over settings, so another seed is begun only if there is time for it with all of them.
+        """
+        for one in self._cells(seeds[0]):
+            yield [one]
+        for seed in seeds[1:]:
+            for probe in (PLAIN, *self.probes):
+                yield [one for one in self._cells(seed) if one[1] is probe and self._was_measured(one[0])]
+
+    def _was_measured(self, cell: Cell) -> bool:
+        """Whether a cell was measured with the first seed."""
         first = self.results.get(replace(cell, seed=self.subject.seed))
-        return cell.seed == self.subject.seed or (first is not None and first.status == "measured")
+        return first is not None and first.status == "measured"
 
     def _comparable(self) -> dict[Cell, CellResult]:
-        """The results of the first seed, and of those with which as much was played: means are then over the same."""
-        first = [cell for cell in self.results if cell.seed == self.subject.seed and self._is_measured(cell)]
-        seeds = {self.subject.seed} | {
-            cell.seed for cell in self.results if all(replace(one, seed=cell.seed) in self.results for one in first)
+        """The results of the first seed, and those of others that a probe has with every setting: means are alike."""
+        first = self.subject.seed
+        missing = {
+            (cell.probe, seed)
+            for cell in self.results
+            if cell.seed == first and self._was_measured(cell)
+            for seed in range(first + 1, first + SEEDS)
+            if replace(cell, seed=seed) not in self.results
         }
-        return {cell: result for cell, result in self.results.items() if cell.seed in seeds}
+        return {cell: one for cell, one in self.results.items() if (cell.probe, cell.seed) not in missing}
 
-    def _is_measured(self, cell: Cell) -> bool:
-        return self.results[cell].status == "measured"
-
-    def _cells(self, seed: int) -> Iterator[tuple[Cell, AuditProbe, RunVariant]]:
+    def _cells(self, seed: int) -> Iterator[Planned]:
         """The cells of a seed, in their order."""
         possible = [setting for setting in self.settings if setting.values is not None]
         order = [(PLAIN, setting) for setting in possible]
