@@ -27,7 +27,7 @@ def pairs(samples: Sequence[Sample], low: float, high: float) -> Iterator[str]:
         high: The value that is white.
     """
     if all(np.ndim(one.original) == 3 and len(one.original) in CHANNELS for one in samples):
-        yield '<div class="pairs"><div class="key"><span>original</span><span>rebuilt</span></div>'
+        yield '<div class="pairs"><div class="key"><span>training data</span><span>rebuilt</span></div>'
         for one in samples:
             images = "".join(
                 f'<img alt="{what}" src="{png(np.asarray(values), low, high)}">'
@@ -38,7 +38,7 @@ def pairs(samples: Sequence[Sample], low: float, high: float) -> Iterator[str]:
         return
     yield '<div class="wide"><table class="values">'
     for one in samples:
-        for what, values in (("original", one.original), (f"rebuilt, {one.words}", one.rebuilt)):
+        for what, values in (("training data", one.original), (f"rebuilt, {one.words}", one.rebuilt)):
             numbers = np.asarray(values, dtype=np.float64).ravel()
             more = ["…"] if len(numbers) > MOST_VALUES else []
             cells = [what, *(f"{value:.3g}" for value in numbers[:MOST_VALUES]), *more]

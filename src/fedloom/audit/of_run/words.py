@@ -32,8 +32,8 @@ def _spread(found: Number, scale: float, digits: int) -> str:
 
 
 def short(one: Finding) -> str:
-    """The number that a finding is read by, without its spread."""
-    value = one.number.value
+    """The number that a finding is read by, without its spread; what is below nothing is nothing."""
+    value = max(one.number.value, 0.0)
     return f"{100 * value:.{1 if abs(value) < 0.1 else 0}f} %" if one.unit == "share" else f"{value:.2f}"
 
 
