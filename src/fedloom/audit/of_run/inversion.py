@@ -11,7 +11,7 @@ from fedloom.attacks.reconstruction.gradients import inputs_of
 from fedloom.attacks.reconstruction.rebuilt import value_range
 from fedloom.audit.of_run.probe import Measure, ProbeOutcome, Sample
 from fedloom.audit.of_run.rebuilding import LARGEST, SHOWN
-from fedloom.audit.of_run.subject import Played
+from fedloom.audit.of_run.subject import OutOfTime, Played
 from fedloom.audit.of_run.trial import Trial
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
@@ -33,7 +33,11 @@ def invert_classes(trial: Trial) -> ProbeOutcome:
     some = sorted(means)[:CLASSES]
     if len(some) < 2:
         raise FedloomError(f"class inversion compares classes, and {task.name} has fewer than two.")
-    found = {label: invert_class(task, row, label, low=low, high=high) for label in some}
+    found = dict[int, Tensor]()
+    for label in some:
+        if trial.over():
+            raise OutOfTime
+        found[label] = invert_class(task, row, label, low=low, high=high)
     stacked = torch.stack([_centred(means[label]) for label in some])
     right = [int((stacked @ _centred(found[label])).argmax()) == place for place, label in enumerate(some)]
     least, most = clopper_pearson(sum(right), len(some))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from fedloom.attacks.measures.interval import clopper_pearson
+from fedloom.attacks.reconstruction.gradient_inversion import GradientInversion
 from fedloom.attacks.reconstruction.rebuilt import RECOGNISED, Rebuilt, summary, value_range
 from fedloom.attacks.reconstruction.server_attack import ServerAttack
 from fedloom.audit.leaks_of_run import watch_leaks
@@ -16,6 +18,8 @@ from fedloom.audit.of_run.trial import Trial
 from fedloom.core.errors import FedloomError
 from fedloom.registry.kinds import ATTACKS
 
+PILOT = 2
+"""How many iterations of a search say how long all take."""
 SHOWN = 6
 """How many samples an outcome keeps."""
 EXACT = 99.0
@@ -35,6 +39,9 @@ def rebuild(attack: str, **settings: Any) -> Callable[[Trial], ProbeOutcome]:
         found, made = list[Rebuilt](), ATTACKS.make({"name": attack, **settings})
         if not isinstance(made, ServerAttack):
             raise FedloomError(f"{attack} rebuilds no samples.")
+        if isinstance(made, GradientInversion):  # its search takes long, by much that cannot be said beforehand
+            pilot = replace(made, iterations=PILOT)
+            trial.check_time(made.iterations / PILOT, lambda: trial.play(pilot, rounds=made.at_round))
         played = trial.play(watch_leaks(made, found), rounds=made.at_round)
         numbers = summary(found)
         if not numbers:

@@ -154,7 +154,7 @@ def _schedule(subject: Subject, settings: Sequence[RunVariant], budget: Budget, 
 
 
 def _new_pace(subject: Subject, settings: Sequence[RunVariant], budget: Budget, reserve: float) -> Pace:
-    first = Trial(subject, settings[0].values or {}, subject.seed, 1, over=lambda: budget.seconds_left <= reserve)
+    first = Trial(subject, settings[0].values or {}, subject.seed, 1, left=lambda: budget.seconds_left - reserve)
     possible = sum(one.values is not None for one in settings)
     try:
         with quiet():

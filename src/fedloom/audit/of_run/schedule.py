@@ -178,7 +178,7 @@ class Schedule:
         """The trial of a setting and a seed, which keeps the run without attack for all probes."""
         known = self._trials.get(cell.setting)
         if known is None or known.seed != cell.seed:
-            known = Trial(self.subject, setting.values or {}, cell.seed, cell.rounds, over=lambda: self._left <= 0)
+            known = Trial(self.subject, setting.values or {}, cell.seed, cell.rounds, left=lambda: self._left)
             self._trials[cell.setting] = known
         plain = self.results.get(Cell(PLAIN.name, cell.setting, cell.seed, cell.rounds))
         if plain is not None and plain.outcome is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,7 @@ class Trial:
         settings: Its values with the defence.
         rounds: How many of its rounds are played.
         plain_score: What the run with this defence scores without an attack; None where that is not known.
-        over: Whether the budget has ended.
+        left: How many seconds of the budget are left.
     """
 
     subject: Subject
@@ -27,7 +28,7 @@ class Trial:
     seed: int
     rounds: int
     plain_score: float | None = None
-    over: Callable[[], bool] = lambda: False
+    left: Callable[[], float] = lambda: math.inf
     _plain: list[Played] = field(default_factory=list)
 
     def play(self, adversary: Adversary | Mapping[str, Any] | None = None, rounds: int | None = None) -> Played:
@@ -46,6 +47,22 @@ class Trial:
         if not self._plain:
             self._plain.append(self.play())
         return self._plain[0]
+
+    def over(self) -> bool:
+        """Whether the budget has ended."""
+        return self.left() <= 0
+
+    def check_time(self, times: float, pilot: Callable[[], object]) -> None:
+        """End a trial that does not fit, before what nobody can stop in the middle.
+
+        Args:
+            times: How many times as long as the pilot it takes.
+            pilot: A little of the same; what comes of it is not used.
+        """
+        before = self.left()
+        pilot()
+        if times * (before - self.left()) > self.left():
+            raise OutOfTime
 
     def watch(self, _: dict[str, Any]) -> None:
         """End a run that a probe plays by itself when the budget has ended: an observer.
