@@ -58,7 +58,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "reports": RUNS | {"web"},
     "api": RUNS | {"reports"},
     "conformance": RUNS,
-    "audit": RUNS,
+    "audit": RUNS | {"reports"},
     "reproduce": RUNS | {"reports"},
     "deploy": RUNS | {"web"},
     "watch": RUNS | {"reports", "deploy", "web"},

@@ -1,6 +1,7 @@
 """What ``import fedloom`` offers to programs and type checkers."""
 
 import ast
+import inspect
 import re
 import subprocess
 import sys
@@ -69,3 +70,11 @@ def test_mypy_accepts_a_correct_script_and_rejects_a_wrong_one(tmp_path: Path) -
         'wrong.py:4: error: Argument "rounds" to "run" has incompatible type "str"; expected "int"',
         'wrong.py:5: error: Module has no attribute "FedProxy"',
     ], checked.stdout + checked.stderr
+
+
+def test_a_folder_that_has_the_name_of_a_function_does_not_hide_it():
+    import fedloom.audit.canary
+
+    assert fedloom.audit.__name__ == "audit"
+    assert inspect.isfunction(fedloom.audit)
+    assert sys.modules["fedloom.audit.canary"].canary_task is not None

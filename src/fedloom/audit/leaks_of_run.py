@@ -32,11 +32,11 @@ def leaks_of_run(task: Task, method: Method, attack: ServerAttack | str, **setti
             f"{name} rebuilds no samples: use linearleak, gradientinversion, trapweights or classfishing."
         )
     found: list[Rebuilt] = []
-    run(task, method, adversary=_watched(made, found), **settings)
+    run(task, method, adversary=watch_leaks(made, found), **settings)
     return found
 
 
-def _watched(attack: ServerAttack, found: list[Rebuilt]) -> ServerAttack:
+def watch_leaks(attack: ServerAttack, found: list[Rebuilt]) -> ServerAttack:
     """The same attack, which adds what it rebuilds to a list."""
     kind: type[ServerAttack] = type(attack)
 

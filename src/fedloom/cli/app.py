@@ -12,6 +12,7 @@ import click
 import typer
 
 from fedloom.cli.advise import advise
+from fedloom.cli.audit import audit
 from fedloom.cli.compare import compare
 from fedloom.cli.conform import conform
 from fedloom.cli.data import data
@@ -45,6 +46,7 @@ app.command()(run)
 app.command()(compare)
 app.command()(sweep)
 app.command()(advise)
+app.command()(audit)
 app.command()(conform)
 app.command()(resume)
 app.command()(report)

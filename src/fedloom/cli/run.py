@@ -75,7 +75,7 @@ def run(
 @o.takes_changes
 def resume(
     *,
-    folder: Annotated[Path, typer.Argument(help="The folder of a run, a comparison, a sweep or an advice.")],
+    folder: Annotated[Path, typer.Argument(help="The folder of a run, a comparison, a sweep, an advice or an audit.")],
     changes: ResumeSettings,
     track: o.Track = None,
     trust: Annotated[
@@ -87,7 +87,7 @@ def resume(
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Continue a stopped run, comparison, sweep or advice. The result has the same bytes as without the stop.
+    """Continue a stopped run, comparison, sweep, advice or audit. The result has the same bytes as without the stop.
 
     A run that diverged:  fedloom resume DIR --from-round 5 --set local.lr=0.01
 
@@ -137,6 +137,12 @@ def _finish_plan(
         from fedloom.cli.sweep import finish_sweep
 
         finish_sweep(folder, changes.workers, as_json, quiet)
+    elif kind == "audit":
+        from fedloom.cli.audit import finish_audit
+        from fedloom.runs.plans.plan import read_plan
+
+        plan = read_plan(folder, "audit.toml")
+        finish_audit(folder, plan["config"], plan["minutes"], plan.get("defences"), as_json, quiet)
     else:
         from fedloom.cli.advise import finish_advice
         from fedloom.runs.plans.plan import read_plan

@@ -8,6 +8,7 @@ from pathlib import Path
 from fedloom.config.resolve import method_from_config, read_run_file, resolve
 from fedloom.config.schema import RunConfig
 from fedloom.config.trusted_code import NO_CODE, TrustedCode
+from fedloom.core.task import Task
 from fedloom.data.tables.schema import ClientSizes
 from fedloom.deploy.explain import explain
 from fedloom.deploy.explanation import SCORING, SELECTION, WORK, Exchange, Explanation, SentTensor
@@ -19,7 +20,7 @@ from fedloom.deploy.settings import ServerSettings, load_server, load_site
 from fedloom.deploy.site.plan_needs import PlanNeeds
 from fedloom.deploy.site.policy import Policy
 from fedloom.registry.code_consent import trust_only
-from fedloom.runs.prepare import prepare
+from fedloom.runs.prepare import Prepared, prepare
 
 TITLES = {SELECTION: "The selection asks", WORK: "Sites work"}
 REQUESTS: dict[RequestKind, str] = {
@@ -68,15 +69,23 @@ def explain_site(folder: Path, trusted: TrustedCode = NO_CODE) -> str:
         trusted: Files of the user's own that take the places of those in the folder.
     """
     site, blueprint = load_site(folder), Blueprint.load(folder, trusted)
-    task = blueprint.server_task(dict.fromkeys(range(len(blueprint.sites)), FEW))
-    config = blueprint.config
-    run = explain(prepare(task, method_from_config(config), config, deployed=True, made_of=blueprint.digest))
-    runtime = blueprint.runtime(task)
+    run = explain(plan_without_data(blueprint))
+    runtime = blueprint.runtime(_task_without_data(blueprint))
     policy, needs = Policy.of(site, blueprint, runtime), PlanNeeds.of(blueprint, runtime.algorithm, site.client)
     lines = [*explanation_lines(run), *policy_lines(policy, needs, run)]
     if (folder / APPROVER_FILE).is_file():
         lines.append("  A new run begins here only with the signature of the deployment's approver (approver.pem).")
     return "\n".join(lines) + "\n"
+
+
+def plan_without_data(blueprint: Blueprint) -> Prepared:
+    """The run of a blueprint, as it is checked and put together where no data are."""
+    task, config = _task_without_data(blueprint), blueprint.config
+    return prepare(task, method_from_config(config), config, deployed=True, made_of=blueprint.digest)
+
+
+def _task_without_data(blueprint: Blueprint) -> Task:
+    return blueprint.server_task(dict.fromkeys(range(len(blueprint.sites)), FEW))
 
 
 def policy_lines(policy: Policy, needs: PlanNeeds, run: Explanation) -> list[str]:

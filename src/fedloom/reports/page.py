@@ -52,18 +52,19 @@ def _replace(path: Path, text: str) -> None:
         raise
 
 
-def document(name: str, body: Iterable[str], data: str | None = None) -> str:
+def document(name: str, body: Iterable[str], data: str | None = None, style: str = "") -> str:
     """A whole page with the common style, under a heading.
 
     Args:
         name: The title.
         body: The inside of the page, as HTML.
         data: The JSON that ``explore.js`` makes interactive; without it the page has no script.
+        style: More style than the common one.
     """
     inside = (f"<h1>{escape(name)}</h1>", *body, f"<footer>Written by Fedloom {escape(_version())}.</footer>")
     if data is None:
-        return html_page(name, inside)
-    return html_page(name, inside, script=Script(charting_code(asset("explore.js")), data))
+        return html_page(name, inside, style=style)
+    return html_page(name, inside, Script(charting_code(asset("explore.js")), data), style)
 
 
 @dataclass(frozen=True)

@@ -62,3 +62,23 @@ def test_the_audit_log_is_printed_and_its_chain_is_checked(deploy, fedloom):
     assert done.returncode == 2
     assert "the first line was removed or edited" in done.stderr
     assert json.loads(fedloom("audit", str(deploy / "server"), "--json").stdout)["problem"]
+
+
+def test_the_audit_judges_the_plan_and_what_it_finds_is_no_error(deploy, fedloom):
+    done = fedloom("audit", str(deploy / "server"))
+    assert done.returncode == 0
+    assert "What the plan leaves open: 1 high" in done.stdout
+    assert "high    the server sees every site's update as it is" in done.stdout
+    values = json.loads(fedloom("audit", str(deploy / "server"), "--json").stdout)
+    assert values["unjudged"] is None
+    assert values["weaknesses"][0].keys() == {"severity", "what", "could", "advice"}
+    assert values["weaknesses"][0]["severity"] == "high"
+
+
+def test_a_plan_that_cannot_be_read_leaves_the_log_readable(deploy, fedloom):
+    (deploy / "north" / "schema.json").unlink()
+    done = fedloom("audit", str(deploy / "north"))
+    assert done.returncode == 0
+    assert "The plan cannot be judged: " in done.stdout
+    assert "has no schema.json" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("1 entries; ")

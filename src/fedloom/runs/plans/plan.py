@@ -1,9 +1,9 @@
 """Plans: groups of runs in one folder, which can be stopped and resumed together.
 
-Comparisons, sweeps and advice are plans. A plan has members. A member has a label and the values of a config, and is
-run with every seed. A finished run is read, a stopped run is resumed and a missing run is started, so starting a plan
-and resuming it are the same. The plan is stored in ``comparison.toml``, ``sweep.toml`` or ``advice.toml``; each run has
-its own folder beside that file or below it.
+Comparisons, sweeps, advice and audits are plans. A plan has members. A member has a label and the values of a config,
+and is run with every seed. A finished run is read, a stopped run is resumed and a missing run is started, so starting a
+plan and resuming it are the same. The plan is stored in ``comparison.toml``, ``sweep.toml``, ``advice.toml`` or
+``audit.toml``; each run has its own folder beside that file or below it. (Of an audit's runs only results are kept.)
 """
 
 from __future__ import annotations
@@ -39,11 +39,17 @@ from fedloom.runs.run import task_section
 from fedloom.runs.runner import Observer, execute, resume
 
 log = logging.getLogger("fedloom")
-PLAN_FILES = {"comparison.toml": "comparison", "sweep.toml": "sweep", "advice.toml": "advice"}
+PLAN_FILES = {
+    "comparison.toml": "comparison",
+    "sweep.toml": "sweep",
+    "advice.toml": "advice",
+    "audit.toml": "audit",
+}
 KEYS: dict[str, dict[str, type]] = {
     "comparison.toml": {"config": dict, "methods": list, "seeds": int},
     "sweep.toml": {"config": dict, "grid": dict, "seeds": int},
     "advice.toml": {"config": dict},
+    "audit.toml": {"config": dict},
 }
 """What the plans of every version have."""
 VALID_SHARE = 0.2

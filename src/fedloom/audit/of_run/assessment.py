@@ -1,0 +1,125 @@
+"""An audit in the words of an impact assessment: who could learn what about whom, how likely, and what reduces it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from fedloom.audit.of_run.defences import CONFIGURED
+from fedloom.audit.of_run.result import LEVELS, Audit, Finding, Paragraph, ProtectedRun
+from fedloom.audit.of_run.words import cost_text, sentence, short
+
+NOTHING = LEVELS[-1][1]
+LIKELY = {
+    "severe": "Likely: this succeeded without special effort.",
+    "serious": "Possible: this succeeded for a good part of what was tried.",
+    "some": "Possible in single cases.",
+}
+HIDES = ("sums", "noise")
+"""How the protections begin that act on what clients send."""
+
+
+def paragraphs(audit: Audit) -> tuple[Paragraph, ...]:
+    """The paragraphs for a data-protection officer.
+
+    Args:
+        audit: What was found.
+    """
+    parts = {
+        "What was assessed": _scope(audit),
+        "Who could learn what about whom, and how likely": list(_learned(audit)),
+        "Who could make the model wrong": list(_ruined(audit)),
+        "What reduces it": list(_reduced(audit)),
+    }
+    return tuple(Paragraph(about, tuple(sentences)) for about, sentences in parts.items() if sentences)
+
+
+def _scope(audit: Audit) -> list[str]:
+    """What was assessed, and what protects it already."""
+    cut = "" if audit.rounds_played == audit.rounds else f"the first {audit.rounds_played} of "
+    rounds = f"{cut}{audit.rounds} round{'s' * (audit.rounds > 1)}"
+    words = audit.protections[0].words
+    own = [f"The run is protected by {' and '.join(words)}."] if words else []
+    if not any(word.startswith(HIDES) for word in words):
+        own.append("Nothing hides or blurs what clients send.")
+    if cut:
+        own.append("A model is attacked as it is after these rounds: later rounds may leak and break more.")
+    return [
+        f"{audit.clients} clients train a model together ({audit.method} on {audit.task}, {rounds}). Their data stay "
+        f"with them; what they send, and the model, were attacked in a simulation. {' '.join(own)}"
+    ]
+
+
+def _learned(audit: Audit) -> Iterator[str]:
+    """Who could learn what about whom."""
+    found = [one for one in audit.of() if one.kind == "leak" and one.measured]
+    learned = [one for one in found if one.unit != "epsilon"]
+    if not learned:
+        yield "Nothing was measured, for lack of time or because no attack applies."
+        return
+    told = list(_worst_of_each(learned))
+    silent = {one.who for one in learned} - {one.who for one in told}
+    levels = sorted({one.level for one in told}, key=list(LIKELY).index)
+    yield f"The worst that was found is {levels[0]}." if levels else "Little or nothing was found of single people."
+    for one in told:
+        yield f"{one.who} {one.what}: {sentence(one)}{_whose(one)}. {LIKELY[one.level]}"
+    for who in sorted(silent) if told else ():
+        yield f"{who.rstrip(',')} was found to learn little or nothing of single people."
+    for one in found:
+        if one.unit == "epsilon":
+            yield f"The noise was held against canaries: {sentence(one)}."
+
+
+def _ruined(audit: Audit) -> Iterator[str]:
+    """Who could ruin what."""
+    found = [one for one in audit.of() if one.kind == "break" and one.measured]
+    told = [one for one in found if one.level != NOTHING][:3]
+    if found:
+        yield f"The worst that was found is {told[0].level}." if told else "Hostile clients changed little or nothing."
+    for one in told:
+        yield f"{one.who} {one.what}: {sentence(one)}."
+
+
+def _reduced(audit: Audit) -> Iterator[str]:
+    """What each defence changes, and what it costs."""
+    played = [one for one in audit.protections if one.score is not None]
+    if not played or played[0].name != CONFIGURED:
+        return
+    others = played[1:]
+    yield "Each of these was set in the run, one at a time." if others else "No defence was measured."
+    for one in others:
+        yield _effect(audit, played[0], one)
+
+
+def _effect(audit: Audit, before: ProtectedRun, after: ProtectedRun) -> str:
+    """What one defence changes of the worst leak and the worst damage, and what it costs."""
+    changes = []
+    for kind, what in (("leak", "the worst leak"), ("break", "the worst damage")):
+        worst = next((one for one in audit.of() if one.kind == kind and one.measured and one.unit != "epsilon"), None)
+        now = None if worst is None else audit.find(worst.probe, after.name)
+        if worst is not None and worst.level != NOTHING and now is not None and now.measured:
+            changes.append(f"{what} ({worst.probe}) {_change(short(worst), short(now))}")
+    if before.score is not None and after.score is not None:
+        cost = cost_text(audit, before.score, after.score)
+        changes.append(
+            f"the model's {audit.score_name} changes by {cost}" if cost else f"{audit.score_name} does not change"
+        )
+    name = f"{' and '.join(after.words)} ({after.name})" if after.words else after.name
+    return f"With {name}: {', '.join(changes)}."
+
+
+def _change(before: str, after: str) -> str:
+    return f"stays at {after}" if before == after else f"goes from {before} to {after}"
+
+
+def _worst_of_each(found: Sequence[Finding]) -> Iterator[Finding]:
+    """The worst finding of each attacker, of those that are more than nothing."""
+    seen = set[str]()
+    for one in found:
+        if one.level != NOTHING and one.who not in seen:
+            seen.add(one.who)
+            yield one
+
+
+def _whose(one: Finding) -> str:
+    """Whether the attacker knows whose samples it has."""
+    return ", and it cannot say whose they are" if one.note.startswith("of the sum") else ""
