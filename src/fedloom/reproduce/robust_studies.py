@@ -81,8 +81,12 @@ class Defence:
         """What tables call it."""
         return self.rule if self.bucket == 1 else f"{self.rule}, bucket {self.bucket}"
 
-    def config(self, threat: Threat) -> dict[str, Any] | None:
-        """Its section of a run's config; None if it cannot withstand a threat."""
+    def config(self, threat: Threat, rows: int = CLIENTS) -> dict[str, Any] | None:
+        """Its section of a run's config; None if it cannot withstand a threat.
+
+        Args:
+            rows: How many rows it gets in a round.
+        """
         kind = AGGREGATORS[self.rule]
         settings: dict[str, Any] = {"share": threat.share or SHARES[0]} if issubclass(kind, ShareRule) else {}
         settings |= {"bucket": self.bucket} if self.bucket > 1 else {}
@@ -90,7 +94,7 @@ class Defence:
             needs = kind(**settings).least_clients
         except FedloomError:
             return None
-        return {"name": self.rule, **settings} if needs <= CLIENTS else None
+        return {"name": self.rule, **settings} if needs <= rows else None
 
 
 BUCKETED = tuple(
