@@ -168,9 +168,7 @@ def values_of(data: str, cell: Cell) -> dict[str, Any]:
         who = {"groups": CHAINS} if cell.method == FEDSEQ else {}
         classes = [list(some) for some in cell.swap.classes]
         name, pairing = "labelflipping", cell.swap.pairing
-        attack = {
-            "adversary": {"name": name, "fraction": cell.share, "classes": classes, "pairing": pairing, **who}
-        }
+        attack = {"adversary": {"name": name, "fraction": cell.share, "classes": classes, "pairing": pairing, **who}}
     return {
         "task": task,
         "method": dict(METHODS[cell.method]),

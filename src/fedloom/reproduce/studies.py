@@ -8,6 +8,7 @@ from fedloom.reproduce import (
     fedharm_studies,
     fedlid_studies,
     fedrcil_studies,
+    fedseq_flipping_study,
     flow_studies,
     gala_studies,
     privacy_study,
@@ -18,5 +19,6 @@ from fedloom.reproduce.study import Study
 _GROUPS = (
     *(flow_studies, gala_studies, robust_studies, privacy_study),
     *(codec_studies, fedfmrl_studies, fedlid_studies, fedrcil_studies, fedharm_studies),
+    fedseq_flipping_study,
 )
 STUDIES: dict[str, Study] = {study.name: study for group in _GROUPS for study in group.STUDIES}
