@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 
 from fedloom.reproduce.fedseq_flipping_claims import flipping_findings
-from fedloom.reproduce.fedseq_flipping_runs import BASELINE, FEDSEQ, SWAPS, Accuracy, Cell, cells, swapped_classes
+from fedloom.reproduce.fedseq_flipping_runs import BASELINE, FEDSEQ, SWAPS, Cell, SwapScores, cells, swapped_classes
 
 
 def made_up(data, everything=0.5, swapped=0.3):
     classes = dict.fromkeys(swapped_classes(data), 0.45)
-    found = {cell: [Accuracy(everything, classes, swapped)] * 3 for cell, _ in cells(data)}
-    return found | {BASELINE: [Accuracy(0.125, dict.fromkeys(classes, 0.0))] * 3}
+    found = {cell: [SwapScores(everything, classes, swapped)] * 3 for cell, _ in cells(data)}
+    return found | {BASELINE: [SwapScores(0.125, dict.fromkeys(classes, 0.0))] * 3}
 
 
 def changed(results, change, **choice):

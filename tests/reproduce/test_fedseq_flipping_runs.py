@@ -13,8 +13,8 @@ from fedloom.reproduce.fedseq_flipping_runs import (
     FEDSEQ,
     SHARES,
     SWAPS,
-    Accuracy,
     Cell,
+    SwapScores,
     cells,
     global_of,
     swapped_of,
@@ -75,9 +75,9 @@ def test_means_are_over_cells_seed_by_seed_and_over_the_classes_of_a_swap():
     swap = SWAPS["cifar10"][0]
     one, other = Cell(FEDAVG, 0.1, swap), Cell(FEDAVG, 0.3, swap)
     results = {
-        one: [Accuracy(0.5, {}, 0.4), Accuracy(0.6, {}, 0.2)],
-        other: [Accuracy(0.3, {}, 0.2), Accuracy(0.2, {}, 0.0)],
-        BASELINE: [Accuracy(0.1, {0: 1.0, 2: 0.0, 3: 0.7})] * 2,
+        one: [SwapScores(0.5, {}, 0.4), SwapScores(0.6, {}, 0.2)],
+        other: [SwapScores(0.3, {}, 0.2), SwapScores(0.2, {}, 0.0)],
+        BASELINE: [SwapScores(0.1, {0: 1.0, 2: 0.0, 3: 0.7})] * 2,
     }
     assert global_of(results, one, other) == pytest.approx([0.4, 0.4])
     assert swapped_of(results, one, other) == pytest.approx([0.3, 0.1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedloom.reproduce.fedseq_flipping_runs import BASELINE, FEDSEQ, Accuracy, Cell, cells, swapped_classes
+from fedloom.reproduce.fedseq_flipping_runs import BASELINE, FEDSEQ, Cell, SwapScores, cells, swapped_classes
 from fedloom.reproduce.fedseq_flipping_study import defence_table, gap_table, mean_table, share_table
 from fedloom.reproduce.studies import STUDIES
 from fedloom.reproduce.study import BASELINE as BASELINE_ROW
@@ -17,8 +17,8 @@ def made_up(data):
     found = {}
     for cell, _ in cells(data):
         ahead = (0.08 - 0.1 * cell.share) * (cell.method == FEDSEQ)
-        found[cell] = [Accuracy(0.5 + ahead, classes, 0.3 + ahead)] * 3
-    return found | {BASELINE: [Accuracy(0.1, dict.fromkeys(classes, 0.0) | {0: 1.0})] * 3}
+        found[cell] = [SwapScores(0.5 + ahead, classes, 0.3 + ahead)] * 3
+    return found | {BASELINE: [SwapScores(0.1, dict.fromkeys(classes, 0.0) | {0: 1.0})] * 3}
 
 
 def row_of(table, name):

@@ -103,7 +103,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Accuracy:
+class SwapScores:
     """What a run scored on the test set.
 
     Args:
@@ -117,7 +117,7 @@ class Accuracy:
     swapped: float = nan
 
 
-Results = Mapping[Cell, Sequence[Accuracy]]
+Results = Mapping[Cell, Sequence[SwapScores]]
 """What the seeds of each run scored; the cells ``BASELINE`` has what always answering one class does."""
 BASELINE = Cell("baseline")
 
@@ -195,15 +195,15 @@ def flipping_results(request: StudyRequest) -> Results:
     return found | {BASELINE: [_accuracy_of_baseline(run, data) for run in histories[Cell(FEDAVG).label]]}
 
 
-def _accuracy(history: History, data: str) -> Accuracy:
+def _accuracy(history: History, data: str) -> SwapScores:
     last = history.records[-1]["metrics"]
     classes = {label: last.get(f"{GLOBAL}recall_{label}", nan) for label in swapped_classes(data)}
-    return Accuracy(last[f"{GLOBAL}accuracy"], classes, last.get(SWAPPED, nan))
+    return SwapScores(last[f"{GLOBAL}accuracy"], classes, last.get(SWAPPED, nan))
 
 
-def _accuracy_of_baseline(history: History, data: str) -> Accuracy:
+def _accuracy_of_baseline(history: History, data: str) -> SwapScores:
     classes = {label: baseline_score(history, f"{GLOBAL}recall_{label}") for label in swapped_classes(data)}
-    return Accuracy(baseline_score(history, f"{GLOBAL}accuracy"), classes)
+    return SwapScores(baseline_score(history, f"{GLOBAL}accuracy"), classes)
 
 
 def global_of(results: Results, *of: Cell) -> list[float]:
