@@ -21,8 +21,6 @@ class GeneratorVisit:
     """A round in which a hostile client took part.
 
     Args:
-        round: The round.
-        client: The client.
         received: The model that it got, which judged its images.
         generator: Its generator afterwards.
     """
@@ -37,7 +35,6 @@ def with_visits(attack: GAN, tell: Callable[[GeneratorVisit], None]) -> GAN:
     """The same attack, which tells of every visit; in a run without workers of their own.
 
     Args:
-        attack: The attack.
         tell: Is told.
     """
     kind = type(attack)

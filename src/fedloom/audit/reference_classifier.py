@@ -25,7 +25,6 @@ class ReferenceClassifier:
     """A trained classifier.
 
     Args:
-        task: The task.
         row: Its weights.
     """
 
@@ -37,7 +36,6 @@ class ReferenceClassifier:
         """Train one on all training samples of a task.
 
         Args:
-            task: The task.
             settings: Settings of ``fl.run``, such as ``rounds`` and ``local``.
         """
         return ReferenceClassifier(task, train_on(task, task.federation.train.order, settings))
@@ -51,11 +49,7 @@ class ReferenceClassifier:
 
     @torch.no_grad()
     def features(self, images: Tensor) -> Tensor:
-        """What its head sees of prepared images.
-
-        Args:
-            images: The images.
-        """
+        """What its head sees of prepared images."""
         return features(self.model, images).flatten(1)
 
     @torch.no_grad()

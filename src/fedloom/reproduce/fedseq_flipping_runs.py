@@ -151,7 +151,6 @@ def values_of(data: str, cell: Cell) -> dict[str, Any]:
 
     Args:
         data: The corpus.
-        cell: The run.
     """
     task: dict[str, Any] = {
         "name": data,

@@ -19,9 +19,7 @@ def frechet_distance(mean: Tensor, covariance: Tensor, other_mean: Tensor, other
 
     Args:
         mean: The mean of the first one.
-        covariance: Its covariance.
         other_mean: The mean of the second one.
-        other_covariance: Its covariance.
     """
     values, vectors = torch.linalg.eigh(covariance.double())
     root = (vectors * values.clamp(min=0).sqrt()) @ vectors.T

@@ -94,11 +94,7 @@ class GAN(Adversary):
             raise FedloomError(f"gan: label and target are both {self.target}: call what it makes another class.")
 
     def label_of(self, task: Task) -> int:
-        """What ``original`` calls the images that it makes.
-
-        Args:
-            task: The task.
-        """
+        """What ``original`` calls the images that it makes."""
         return (self.target + 1) % task.federation.classes if self.label is None else self.label
 
     def generators_for(self, task: Task) -> GeneratorKind:
@@ -221,11 +217,7 @@ class AddedOutput:
         self.optimizer = torch.optim.Adam([*self.moving.values(), self.added], lr=lr, betas=BETAS)
 
     def logits(self, images: Tensor) -> Tensor:
-        """Above 0 for images that it takes for real.
-
-        Args:
-            images: The images.
-        """
+        """Above 0 for images that it takes for real."""
         outputs = outputs_of(self.task, {**self.fixed, **self.moving}, images)
         return outputs @ self.added[:-1] + self.added[-1]
 
@@ -242,7 +234,6 @@ class AddedOutput:
 
         Args:
             real: Real images.
-            made: Made ones.
         """
         loss = F.softplus(-self.logits(real)).mean() + F.softplus(self.logits(made)).mean()
         weights = [*self.moving.values(), self.added]
