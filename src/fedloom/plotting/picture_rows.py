@@ -1,4 +1,4 @@
-"""Pictures in rows, each row under a name: what an attack made, beside what is real."""
+"""Pictures in rows, each row behind a name: what an attack made, beside what is real."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedloom.plotting.style import new_figure, with_style
+from fedloom.plotting.style import name_width, new_figure, with_style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,7 +24,8 @@ def picture_rows(rows: Mapping[str, np.ndarray], title: str) -> Figure:
     low = min(float(images.min()) for images in rows.values())
     high = max(float(images.max()) for images in rows.values())
     most = max(map(len, rows.values()))
-    figure = new_figure(2.2 + 0.55 * most, 0.5 + 0.65 * len(rows))
+    left = name_width(rows)
+    figure = new_figure(left + 0.6 * most, 0.6 + 0.6 * len(rows), left=left, right=0, bottom=0.1, between=0.05)
     figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
     grid = figure.subplots(len(rows), most, squeeze=False)
     for axes, (name, images) in zip(grid, rows.items(), strict=True):
@@ -33,5 +34,5 @@ def picture_rows(rows: Mapping[str, np.ndarray], title: str) -> Figure:
             if place < len(images):
                 shown = (images[place].transpose(1, 2, 0) - low) / max(high - low, 1e-9)
                 one.imshow(shown.squeeze(-1) if shown.shape[-1] == 1 else shown, cmap="gray", vmin=0, vmax=1)
-        axes[0].set_title(name, loc="left", fontsize=8, fontweight="normal")
+        axes[0].text(-0.1, 0.5, name, ha="right", va="center", transform=axes[0].transAxes)
     return figure
