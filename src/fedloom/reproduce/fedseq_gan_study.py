@@ -69,11 +69,7 @@ def fid_in(visits: Sequence[VisitScore], low: float, high: float) -> float:
 
 
 def last_until(visits: Sequence[VisitScore], round_number: int) -> VisitScore:
-    """The last visit up to a round; NaN if there was none.
-
-    Args:
-        round_number: The round.
-    """
+    """The last visit up to a round; NaN if there was none."""
     found = [one for one in visits if one.round <= round_number]
     return found[-1] if found else VisitScore(round_number, nan, nan)
 
@@ -82,7 +78,6 @@ def equal_accuracy(one: AttackScores, other: AttackScores) -> tuple[float, float
     """The FID of two runs at equal accuracy: means over the bands that both have visits in.
 
     Args:
-        one: A run.
         other: Another one.
     """
     pairs = [tuple(fid_in(run.visits, *band) for run in (one, other)) for band in BANDS]
@@ -144,7 +139,6 @@ def lower_finding(says: str, one: Sequence[float], other: Sequence[float]) -> St
     Args:
         says: The sentence.
         one: The FIDs that should be lower.
-        other: The others.
     """
     if any(map(isnan, (*one, *other))):
         return StudyFinding(says, "not testable here: a seed has no visit that could be compared.", None)
