@@ -26,7 +26,7 @@ OPTIMIZER = {"plain": None, "yogi": {"kind": "yogi"}}
 NOTHING = "no stage"
 HOSTILE = {"name": "signflipping", "clients": [1]}
 BY_CLIENTS = ("gaussiannoise", "ipm", "minmax", "minsum", "freerider", "sybils", "labelflipping")
-OF_IMAGES = ("gradientinversion", "backdoor")
+OF_IMAGES = ("gradientinversion", "backdoor", "gan")
 PARTS: dict[str, dict[str, object]] = {
     "median": {"aggregation": "median"},
     "trimmedmean": {"aggregation": {"name": "trimmedmean", "share": 0.34}},
@@ -57,6 +57,7 @@ PARTS: dict[str, dict[str, object]] = {
     "gradientinversion": {"adversary": {"name": "gradientinversion", "iterations": 2}},
     "trapweights": {"adversary": "trapweights"},
     "classfishing": {"adversary": "classfishing"},
+    "gan": {"adversary": {"name": "gan", "clients": [1], "steps": 1, "width": 2}},
     **{name: {"adversary": {"name": name, "clients": [1, 2]}} for name in BY_CLIENTS},
     "backdoor": {"adversary": {"name": "backdoor", "clients": [1, 2], "size": 1}},
     "signflipping": {"adversary": HOSTILE},

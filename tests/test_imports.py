@@ -59,7 +59,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "api": RUNS | {"reports"},
     "conformance": RUNS,
     "audit": RUNS | {"reports"},
-    "reproduce": RUNS | {"reports"},
+    "reproduce": RUNS | {"reports", "audit"},
     "deploy": RUNS | {"web"},
     "watch": RUNS | {"reports", "deploy", "web"},
     "cli": RUNS | {"reports", "api", "audit", "conformance", "reproduce", "deploy", "watch", "web"},

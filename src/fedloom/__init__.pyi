@@ -34,6 +34,7 @@ from fedloom.attacks.label_flipping import LabelFlipping as LabelFlipping
 from fedloom.attacks.min_max import MinMax as MinMax
 from fedloom.attacks.min_max import MinSum as MinSum
 from fedloom.attacks.reconstruction.class_fishing import ClassFishing as ClassFishing
+from fedloom.attacks.reconstruction.gan import GAN as GAN
 from fedloom.attacks.reconstruction.gradient_inversion import GradientInversion as GradientInversion
 from fedloom.attacks.reconstruction.linear_leak import LinearLeak as LinearLeak
 from fedloom.attacks.reconstruction.trap_weights import TrapWeights as TrapWeights

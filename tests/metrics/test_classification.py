@@ -110,3 +110,14 @@ def test_a_class_is_found_by_its_name_and_a_record_is_called_after_it():
     assert history.score.name == "recall_septic_shock"
     with pytest.raises(FedloomError, match="no class 'sepsis': the classes are septic shock, well"):
         fl.task_of(data, metrics=[{"name": "recall", "label": "sepsis"}])
+
+
+def test_a_class_that_has_a_name_is_found_by_its_number_too():
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    data = fl.from_arrays(x, np.where(x[:, 0] > 0, "ill", "well"), client=np.arange(60) % 2)
+    task = fl.task_of(data, metrics=[{"name": "recall", "label": 1}, {"name": "recall", "label": "well"}])
+    history = fl.run(task, rounds=1)
+    by_number, by_name = (history.last(f"client_model/own_test/recall_{label}/pooled") for label in (1, "well"))
+    assert by_number == by_name
+    with pytest.raises(FedloomError, match="no class '2'"):
+        fl.task_of(data, metrics=[{"name": "recall", "label": 2}])

@@ -134,6 +134,8 @@ class Recall(CountedClasses):
         federation = task.federation
         names = [str(name) for name in federation.class_names] or [str(n) for n in range(federation.classes)]
         if str(self.label) not in names:
+            if isinstance(self.label, int) and 0 <= self.label < federation.classes:
+                return RecallOfClass(self.label, self.label)
             shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
             raise FedloomError(f"metric recall: there is no class '{self.label}': the classes are {shown}.")
         return RecallOfClass(self.label, names.index(str(self.label)))

@@ -120,6 +120,7 @@ ATTACKS: dict[str, str] = {
     "gradientinversion": "fedloom.attacks.reconstruction.gradient_inversion:GradientInversion",
     "trapweights": "fedloom.attacks.reconstruction.trap_weights:TrapWeights",
     "classfishing": "fedloom.attacks.reconstruction.class_fishing:ClassFishing",
+    "gan": "fedloom.attacks.reconstruction.gan:GAN",
 }
 
 PREDICTION_STAGES: dict[str, str] = {

@@ -90,16 +90,20 @@ class Defence:
         rules = f"{self.before} + {self.rule}" if self.before else self.rule
         return rules if self.bucket == 1 else f"{rules}, bucket {self.bucket}"
 
-    def config(self, threat: Threat) -> dict[str, Any] | list[dict[str, Any]] | None:
-        """Its section of a run's config; None if it cannot withstand a threat."""
-        last = _rule_config(self.rule, threat, {"bucket": self.bucket} if self.bucket > 1 else {})
+    def config(self, threat: Threat, rows: int = CLIENTS) -> dict[str, Any] | list[dict[str, Any]] | None:
+        """Its section of a run's config; None if it cannot withstand a threat.
+
+        Args:
+            rows: How many rows it gets in a round.
+        """
+        last = _rule_config(self.rule, threat, rows, {"bucket": self.bucket} if self.bucket > 1 else {})
         if last is None or not self.before:
             return last
-        first = _rule_config(self.before, threat, {})
+        first = _rule_config(self.before, threat, rows, {})
         return None if first is None else [first, last]
 
 
-def _rule_config(name: str, threat: Threat, settings: Mapping[str, Any]) -> dict[str, Any] | None:
+def _rule_config(name: str, threat: Threat, rows: int, settings: Mapping[str, Any]) -> dict[str, Any] | None:
     """The section of one rule; None if it cannot withstand a threat."""
     kind = AGGREGATORS[name]
     share: dict[str, Any] = {"share": threat.share or SHARES[0]} if issubclass(kind, ShareRule) else {}
@@ -107,7 +111,7 @@ def _rule_config(name: str, threat: Threat, settings: Mapping[str, Any]) -> dict
         needs = kind(**share, **settings).least_clients
     except FedloomError:
         return None
-    return {"name": name, **share, **settings} if needs <= CLIENTS else None
+    return {"name": name, **share, **settings} if needs <= rows else None
 
 
 BUCKETED = tuple(

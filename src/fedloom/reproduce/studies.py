@@ -9,6 +9,8 @@ from fedloom.reproduce import (
     fedharm_studies,
     fedlid_studies,
     fedrcil_studies,
+    fedseq_flipping_study,
+    fedseq_gan_study,
     flow_studies,
     gala_studies,
     privacy_study,
@@ -19,5 +21,6 @@ from fedloom.reproduce.study import Study
 _GROUPS = (
     *(flow_studies, gala_studies, robust_studies, attack_grid_studies, privacy_study),
     *(codec_studies, fedfmrl_studies, fedlid_studies, fedrcil_studies, fedharm_studies),
+    *(fedseq_flipping_study, fedseq_gan_study),
 )
 STUDIES: dict[str, Study] = {study.name: study for group in _GROUPS for study in group.STUDIES}

@@ -97,6 +97,10 @@ class StudyRequest:
         """A copy with observers for each run."""
         return replace(self, watch=watch)
 
+    def changed(self, members: Sequence[Member]) -> list[Member]:
+        """The members with the request's settings."""
+        return [replace(member, values=override(_copy(member.values), self.settings)) for member in members]
+
     def run(
         self, members: Sequence[Member], may_stop: bool = False, only_seed: int | None = None
     ) -> dict[str, list[History]]:
@@ -106,10 +110,9 @@ class StudyRequest:
             may_stop: Whether runs may stop early.
             only_seed: The only seed, instead of those of the study.
         """
-        changed = [replace(member, values=override(_copy(member.values), self.settings)) for member in members]
         factory = RunFactory(workers=self.workers, kept_tasks=2)
         seeds = range(self.seeds) if only_seed is None else range(only_seed, only_seed + 1)
-        found = run_members(self.out, changed, seeds, self.watch, factory)
+        found = run_members(self.out, self.changed(members), seeds, self.watch, factory)
         for label, histories in found.items():
             for seed, history in zip(seeds, histories, strict=True):
                 if history.stopped and not may_stop:
@@ -174,17 +177,34 @@ def gaps_of(one: Sequence[float], other: Sequence[float]) -> list[float]:
     return [first - second for first, second in zip(one, other, strict=True)]
 
 
-def ahead_finding(says: str, ours: str, one: Sequence[float], other: Sequence[float], by: float = 0.0) -> StudyFinding:
+def ahead_finding(
+    says: str,
+    ours: str,
+    one: Sequence[float],
+    other: Sequence[float],
+    by: float = 0.0,
+    scale: float = 100.0,
+    unit: str = " points",
+) -> StudyFinding:
     """The finding that one mean is above another by more than ``by`` (a share, not points), seed by seed.
 
     Its text has the difference and its standard error. It is not decided, and says so, if the difference is within
     noise: if Student's interval (paired over seeds, 95 %) includes ``by``. Fewer than three seeds decide nothing.
+
+    Args:
+        says: The sentence.
+        ours: Both numbers.
+        one: The values that should be above, by seed.
+        other: The other values.
+        by: How far they should be above.
+        scale: What the text multiplies the difference by.
+        unit: What it says behind it.
     """
     gaps = gaps_of(one, other)
     mean, wide = fmean(gaps), half_width(np.array(gaps))
     enough = len(gaps) >= LEAST_SEEDS
     decided = enough and (not wide or abs(mean - by) > wide)  # seeds that all agree are not noise
-    error = "" if wide is None else f" ± {100 * stdev(gaps) / len(gaps) ** 0.5:.1f}"
-    difference = f"{100 * mean:+.1f}{error} points"
+    error = "" if wide is None else f" ± {scale * stdev(gaps) / len(gaps) ** 0.5:.1f}"
+    difference = f"{scale * mean:+.1f}{error}{unit}"
     noise = "" if decided else ", within noise" if enough else ", too few seeds to decide"
     return StudyFinding(says, f"{ours}: {difference}{noise}.", mean > by if decided else None)

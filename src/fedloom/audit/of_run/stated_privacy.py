@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedloom.audit.canary import CLIP
-from fedloom.audit.lower_bound import epsilon_lower_bound
+from fedloom.audit.lower_bound import empirical_epsilon
 from fedloom.audit.of_run.probe import Measure, ProbeOutcome, clip
 from fedloom.audit.of_run.subject import quiet
 from fedloom.audit.of_run.trial import Trial
@@ -38,11 +38,11 @@ def canary_epsilon(trial: Trial) -> ProbeOutcome:
             seeded = replace(
                 case, settings={**case.settings, "seed": key(trial.seed, f"audit/canary/{presence}") % 2**31}
             )
-            found, stated = seeded.play(presence, TRIALS)
-            scores.append(found)
-    bound = epsilon_lower_bound(scores[0], scores[1], DELTA)
+            played, stated = seeded.play(presence, TRIALS)
+            scores.append(played)
+    found = empirical_epsilon(scores[0], scores[1], DELTA)
     note = f"{case.name}, {ROUNDS} rounds, delta {DELTA:g}, {TRIALS} trials of each neighbour"
-    return ProbeOutcome({"epsilon": Measure(bound, bound, None), "stated": Measure(stated)}, note=note)
+    return ProbeOutcome({"epsilon": Measure(found.least, found.least, None), "stated": Measure(stated)}, note=note)
 
 
 def beyond_stated(found: Mapping[str, Measure]) -> float:
