@@ -7,7 +7,15 @@ from dataclasses import replace
 import pytest
 
 from fedloom.reproduce.fedseq_flipping_claims import flipping_findings
-from fedloom.reproduce.fedseq_flipping_runs import BASELINE, FEDSEQ, SWAPS, Cell, SwapScores, cells, swapped_classes
+from fedloom.reproduce.fedseq_flipping_runs import (
+    BASELINE,
+    FEDSEQ,
+    SWAPS,
+    FlippingCell,
+    SwapScores,
+    cells,
+    swapped_classes,
+)
 
 
 def made_up(data, everything=0.5, swapped=0.3):
@@ -91,4 +99,4 @@ def test_a_rule_is_compared_with_the_mean_where_it_can_be_had():
     start = "Control, FedSeq, 0-2 and 5-3, fixed, L ="
     assert f"{start} 0.3: krum is above the mean (swapped)." in says
     assert f"{start} 0.5: krum is above the mean (swapped)." not in says
-    assert Cell(FEDSEQ, 0.5, SWAPS["cifar10"][2]) in made_up("cifar10")
+    assert FlippingCell(FEDSEQ, 0.5, SWAPS["cifar10"][2]) in made_up("cifar10")

@@ -13,7 +13,7 @@ from fedloom.reproduce.fedseq_flipping_runs import (
     FEDSEQ,
     SHARES,
     SWAPS,
-    Cell,
+    FlippingCell,
     SwapScores,
     cells,
     global_of,
@@ -29,7 +29,7 @@ SUPERCLASSES = ((1, 73, 32, 67), (54, 62, 70, 82), (6, 7, 14, 18), (8, 13, 90, 4
 """Fish, flowers, insects, vehicles and people of CIFAR-100, four of the five classes of each."""
 
 
-def hostile(cell: Cell, seed: int = 0) -> HostileClients | None:
+def hostile(cell: FlippingCell, seed: int = 0) -> HostileClients | None:
     return hostile_clients(resolve({**values_of("cifar10", cell), "seed": seed}), CLIENTS)
 
 
@@ -44,16 +44,16 @@ def test_the_runs_have_names_of_their_own_and_configs_that_are_accepted(data):
 @pytest.mark.parametrize("share", SHARES)
 def test_a_share_of_the_clients_is_hostile_and_of_fedseq_a_share_of_the_chains_with_all_their_members(share):
     swap = SWAPS["cifar10"][0]
-    single, chained = (hostile(Cell(method, share, swap)).members for method in (FEDAVG, FEDSEQ))
+    single, chained = (hostile(FlippingCell(method, share, swap)).members for method in (FEDAVG, FEDSEQ))
     assert len(single) == len(chained) == round(share * CLIENTS)
     whole = [chain for chain in CHAINS if set(chain) <= chained]
     assert sorted(client for chain in whole for client in chain) == sorted(chained)
     assert len(whole) == round(share * len(CHAINS))
-    assert hostile(Cell(FEDSEQ, share, swap), seed=1).members != chained
+    assert hostile(FlippingCell(FEDSEQ, share, swap), seed=1).members != chained
 
 
 def test_nobody_is_hostile_where_l_is_0():
-    assert hostile(Cell(FEDAVG)) is hostile(Cell(FEDSEQ)) is None
+    assert hostile(FlippingCell(FEDAVG)) is hostile(FlippingCell(FEDSEQ)) is None
 
 
 def test_the_documents_classes_are_swapped():
@@ -73,7 +73,7 @@ def test_rules_are_left_out_where_they_withstand_less_than_what_is_hostile():
 
 def test_means_are_over_cells_seed_by_seed_and_over_the_classes_of_a_swap():
     swap = SWAPS["cifar10"][0]
-    one, other = Cell(FEDAVG, 0.1, swap), Cell(FEDAVG, 0.3, swap)
+    one, other = FlippingCell(FEDAVG, 0.1, swap), FlippingCell(FEDAVG, 0.3, swap)
     results = {
         one: [SwapScores(0.5, {}, 0.4), SwapScores(0.6, {}, 0.2)],
         other: [SwapScores(0.3, {}, 0.2), SwapScores(0.2, {}, 0.0)],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fedloom.reproduce.fedseq_flipping_runs import BASELINE, FEDSEQ, Cell, SwapScores, cells, swapped_classes
+from fedloom.reproduce.fedseq_flipping_runs import BASELINE, FEDSEQ, FlippingCell, SwapScores, cells, swapped_classes
 from fedloom.reproduce.fedseq_flipping_study import defence_table, gap_table, mean_table, share_table
 from fedloom.reproduce.studies import STUDIES
 from fedloom.reproduce.study import BASELINE as BASELINE_ROW
@@ -66,5 +66,5 @@ def test_the_study_runs_from_beginning_to_end(tmp_path):
     study = STUDIES["fedseq-flipping"]
     outcome = run_study(study, StudyRequest(1, tmp_path / "study", data="cifar10", settings=short))
     assert len(outcome.values) == len(study.members(StudyRequest(1, tmp_path))) + 1
-    assert 0 < outcome.values[Cell(FEDSEQ).label][0]["everything"] < 1
-    assert 0 <= outcome.values[Cell(FEDSEQ).label][0]["classes"][5] <= 1
+    assert 0 < outcome.values[FlippingCell(FEDSEQ).label][0]["everything"] < 1
+    assert 0 <= outcome.values[FlippingCell(FEDSEQ).label][0]["classes"][5] <= 1

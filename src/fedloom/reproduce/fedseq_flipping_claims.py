@@ -23,7 +23,7 @@ from fedloom.reproduce.fedseq_flipping_runs import (
     RANDOM,
     SHARES,
     SWAPS,
-    Cell,
+    FlippingCell,
     Results,
     Swap,
     global_of,
@@ -48,7 +48,9 @@ def flipping_findings(results: Results, data: str) -> list[StudyFinding]:
     return [*found, *_gap_thins(results, data), *_rules_help(results, data)]
 
 
-def swap_claim(results: Results, says: str, of: Measure, above: Sequence[Cell], below: Sequence[Cell]) -> StudyFinding:
+def swap_claim(
+    results: Results, says: str, of: Measure, above: Sequence[FlippingCell], below: Sequence[FlippingCell]
+) -> StudyFinding:
     """The finding that some cells are above others, or why this is not testable here: no model has learnt.
 
     Whether they have is told by their accuracy in all, since an attack may well leave nothing of the swapped classes.
@@ -69,14 +71,14 @@ def swap_claim(results: Results, says: str, of: Measure, above: Sequence[Cell], 
     return ahead_finding(says, f"{mean_text(one)} and {mean_text(other)}", one, other)
 
 
-def attacked(method: str, *swaps: Swap) -> list[Cell]:
+def attacked(method: str, *swaps: Swap) -> list[FlippingCell]:
     """The cells of some swaps with every L.
 
     Args:
         method: Whose.
         swaps: What is swapped.
     """
-    return [Cell(method, share, swap) for swap in swaps for share in SHARES]
+    return [FlippingCell(method, share, swap) for swap in swaps for share in SHARES]
 
 
 def _swap(data: str, name: str, pairing: str) -> Swap:
@@ -87,7 +89,7 @@ def _swapped_below_global(results: Results, data: str) -> Iterator[StudyFinding]
     """The claim, and whether the attack or the difficulty of its classes makes it."""
     for method in METHODS:
         for swap in SWAPS[data]:
-            some, plain = attacked(method, swap), Cell(method)
+            some, plain = attacked(method, swap), FlippingCell(method)
             whole, part = global_of(results, *some), swapped_of(results, *some)
             says = f"{method}, {swap.label}: swapped accuracy is below global."
             yield claim_above(says, whole, part, global_of(results, BASELINE))
@@ -137,7 +139,7 @@ def _extra_below_intra(results: Results, data: str) -> Iterator[StudyFinding]:
     for method in METHODS:
         extra_lost, intra_lost = (
             gaps_of(
-                unattacked(results, Cell(method), _swap(data, name, FIXED)),
+                unattacked(results, FlippingCell(method), _swap(data, name, FIXED)),
                 swapped_of(results, *attacked(method, *(_swap(data, name, pairing) for pairing in (FIXED, RANDOM)))),
             )
             for name in (EXTRA, INTRA)
@@ -150,7 +152,7 @@ def _extra_below_intra(results: Results, data: str) -> Iterator[StudyFinding]:
 def _fedseq_above_fedavg(results: Results, data: str) -> Iterator[StudyFinding]:
     swaps = SWAPS[data]
     says = "L = 0: FedSeq is above FedAvg (global accuracy)."
-    yield swap_claim(results, says, global_of, [Cell(FEDSEQ)], [Cell(FEDAVG)])
+    yield swap_claim(results, says, global_of, [FlippingCell(FEDSEQ)], [FlippingCell(FEDAVG)])
     for share in SHARES:
         for measure, of in MEASURES:
             one, other = (_with_share(method, share, swaps) for method in (FEDSEQ, FEDAVG))
@@ -158,9 +160,9 @@ def _fedseq_above_fedavg(results: Results, data: str) -> Iterator[StudyFinding]:
             yield swap_claim(results, says, of, one, other)
 
 
-def _with_share(method: str, share: float, swaps: Sequence[Swap]) -> list[Cell]:
+def _with_share(method: str, share: float, swaps: Sequence[Swap]) -> list[FlippingCell]:
     """The cells of a method with one L; where nobody is hostile there is one."""
-    return [Cell(method, share, swap) for swap in swaps] if share else [Cell(method)]
+    return [FlippingCell(method, share, swap) for swap in swaps] if share else [FlippingCell(method)]
 
 
 def _gap_thins(results: Results, data: str) -> Iterator[StudyFinding]:
@@ -184,8 +186,8 @@ def _rules_help(results: Results, data: str) -> Iterator[StudyFinding]:
     for method in METHODS:
         for rule in DEFENCES[1:]:
             for share in (0.3, 0.5):
-                cell = Cell(method, share, swap, rule)
+                cell = FlippingCell(method, share, swap, rule)
                 if cell in results:
                     says = f"Control, {method}, {swap.label}, L = {share:g}: {rule.label} is above the mean (swapped)."
-                    plain = Cell(method, share, swap, MEAN)
+                    plain = FlippingCell(method, share, swap, MEAN)
                     yield swap_claim(results, says, swapped_of, [cell], [plain])

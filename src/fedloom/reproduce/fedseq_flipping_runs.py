@@ -80,7 +80,7 @@ DEFENCES = (MEAN, Defence("krum"), Defence("trimmedmean"), Defence("foolsgold"),
 
 
 @dataclass(frozen=True)
-class Cell:
+class FlippingCell:
     """A run of the tables.
 
     Args:
@@ -117,9 +117,9 @@ class SwapScores:
     swapped: float = nan
 
 
-Results = Mapping[Cell, Sequence[SwapScores]]
+Results = Mapping[FlippingCell, Sequence[SwapScores]]
 """What the seeds of each run scored; the cells ``BASELINE`` has what always answering one class does."""
-BASELINE = Cell("baseline")
+BASELINE = FlippingCell("baseline")
 
 
 def data_of(request: StudyRequest) -> str:
@@ -127,17 +127,20 @@ def data_of(request: StudyRequest) -> str:
     return request.data or next(iter(SWAPS))
 
 
-def cells(data: str) -> Iterator[tuple[Cell, Member]]:
+def cells(data: str) -> Iterator[tuple[FlippingCell, Member]]:
     """The cells of the tables, with their runs; what a rule cannot withstand is left out.
 
     Args:
         data: The corpus.
     """
-    found = [Cell(method) for method in METHODS]
-    found += [Cell(method, share, swap) for method in METHODS for swap in SWAPS[data] for share in SHARES]
-    found += [Cell(method, 0.0, None, rule) for method in METHODS for rule in DEFENCES[1:]]
+    found = [FlippingCell(method) for method in METHODS]
+    found += [FlippingCell(method, share, swap) for method in METHODS for swap in SWAPS[data] for share in SHARES]
+    found += [FlippingCell(method, 0.0, None, rule) for method in METHODS for rule in DEFENCES[1:]]
     found += [
-        Cell(method, share, DEFENDED[data], rule) for method in METHODS for rule in DEFENCES[1:] for share in SHARES
+        FlippingCell(method, share, DEFENDED[data], rule)
+        for method in METHODS
+        for rule in DEFENCES[1:]
+        for share in SHARES
     ]
     for cell in found:
         threat = Threat("labelflipping", cell.share) if cell.swap else Threat()
@@ -146,7 +149,7 @@ def cells(data: str) -> Iterator[tuple[Cell, Member]]:
             yield cell, Member(cell.label, folder_name(cell.label), {**values_of(data, cell), "aggregation": rule})
 
 
-def values_of(data: str, cell: Cell) -> dict[str, Any]:
+def values_of(data: str, cell: FlippingCell) -> dict[str, Any]:
     """The config of a run without its aggregation.
 
     Args:
@@ -191,7 +194,7 @@ def flipping_results(request: StudyRequest) -> Results:
     data = data_of(request)
     histories = request.run([member for _, member in cells(data)])
     found = {cell: [_accuracy(run, data) for run in histories[member.label]] for cell, member in cells(data)}
-    return found | {BASELINE: [_accuracy_of_baseline(run, data) for run in histories[Cell(FEDAVG).label]]}
+    return found | {BASELINE: [_accuracy_of_baseline(run, data) for run in histories[FlippingCell(FEDAVG).label]]}
 
 
 def _accuracy(history: History, data: str) -> SwapScores:
@@ -205,17 +208,17 @@ def _accuracy_of_baseline(history: History, data: str) -> SwapScores:
     return SwapScores(baseline_score(history, f"{GLOBAL}accuracy"), classes)
 
 
-def global_of(results: Results, *of: Cell) -> list[float]:
+def global_of(results: Results, *of: FlippingCell) -> list[float]:
     """The accuracy in all of each seed: the mean over some cells."""
     return [fmean(some) for some in zip(*([one.everything for one in results[cell]] for cell in of), strict=True)]
 
 
-def swapped_of(results: Results, *of: Cell) -> list[float]:
+def swapped_of(results: Results, *of: FlippingCell) -> list[float]:
     """The accuracy of the swapped classes of each seed: the mean over some cells with an attack."""
     return [fmean(some) for some in zip(*([one.swapped for one in results[cell]] for cell in of), strict=True)]
 
 
-def unattacked(results: Results, cell: Cell, *swaps: Swap) -> list[float]:
+def unattacked(results: Results, cell: FlippingCell, *swaps: Swap) -> list[float]:
     """The accuracy of the classes of some swaps, by seed, where nobody swaps them: the mean over the swaps.
 
     Args:

@@ -26,7 +26,7 @@ from fedloom.reproduce.fedseq_flipping_runs import (
     ROUNDS,
     SHARES,
     SWAPS,
-    Cell,
+    FlippingCell,
     Results,
     Swap,
     cells,
@@ -51,7 +51,7 @@ def mean_table(results: Results, data: str) -> StudyTable:
     for swap in SWAPS[data]:
         row = [swap.label]
         for method in METHODS:
-            attacked = [Cell(method, share, swap) for share in SHARES]
+            attacked = [FlippingCell(method, share, swap) for share in SHARES]
             row.append(_pair(global_of(results, *attacked), swapped_of(results, *attacked)))
             row.append(reported.text(f"{data}, {swap.label}", method, f"{method}, swapped"))
         rows.append(tuple(row))
@@ -71,13 +71,15 @@ def gap_table(results: Results, data: str) -> StudyTable:
     """
     reported, rows, swaps = published("fedseq_attacks").tables["gap"], [], SWAPS[data]
     for share in (0.0, *SHARES):
-        ahead, behind = ([Cell(method, share, swap) for swap in swaps] for method in (FEDSEQ, FEDAVG))
+        ahead, behind = ([FlippingCell(method, share, swap) for swap in swaps] for method in (FEDSEQ, FEDAVG))
         if share:
             gaps = [gaps_of(of(results, *ahead), of(results, *behind)) for of in (global_of, swapped_of)]
         else:
             gaps = [
-                gaps_of(global_of(results, Cell(FEDSEQ)), global_of(results, Cell(FEDAVG))),
-                gaps_of(unattacked(results, Cell(FEDSEQ), *swaps), unattacked(results, Cell(FEDAVG), *swaps)),
+                gaps_of(global_of(results, FlippingCell(FEDSEQ)), global_of(results, FlippingCell(FEDAVG))),
+                gaps_of(
+                    unattacked(results, FlippingCell(FEDSEQ), *swaps), unattacked(results, FlippingCell(FEDAVG), *swaps)
+                ),
             ]
         rows.append((f"{share:g}", _pair(*gaps), reported.text(f"{data}, {share:g}")))
     nothing = [0.0] * len(results[BASELINE])
@@ -95,8 +97,8 @@ def share_table(results: Results, data: str) -> StudyTable:
     rows = []
     for swap in SWAPS[data]:
         for method in METHODS:
-            row = [f"{method}, {swap.label}", _pair(*_scores(results, Cell(method), swap))]
-            row += [_pair(*_scores(results, Cell(method, share, swap), swap)) for share in SHARES]
+            row = [f"{method}, {swap.label}", _pair(*_scores(results, FlippingCell(method), swap))]
+            row += [_pair(*_scores(results, FlippingCell(method, share, swap), swap)) for share in SHARES]
             rows.append(tuple(row))
     rows += [row for swap in SWAPS[data] if swap.pairing == "fixed" for row in _baseline_rows(results, swap)]
     return StudyTable("Global / swapped accuracy (%) for each L", _share_columns("method, swapped"), tuple(rows))
@@ -111,7 +113,10 @@ def defence_table(results: Results, data: str) -> StudyTable:
     swap, rows = DEFENDED[data], []
     for method in METHODS:
         for rule in DEFENCES:
-            all_cells = [Cell(method, 0.0, None, rule), *(Cell(method, share, swap, rule) for share in SHARES)]
+            all_cells = [
+                FlippingCell(method, 0.0, None, rule),
+                *(FlippingCell(method, share, swap, rule) for share in SHARES),
+            ]
             texts = [_pair(*_scores(results, cell, swap)) if cell in results else "–" for cell in all_cells]
             rows.append((f"{method}, {rule.label}", *texts))
     rows += _baseline_rows(results, swap)
@@ -128,7 +133,7 @@ def _baseline_rows(results: Results, swap: Swap) -> Iterator[tuple[str, ...]]:
     yield (f"{BASELINE_ROW}, {swap.name}", *[text] * (1 + len(SHARES)))
 
 
-def _scores(results: Results, cell: Cell, swap: Swap) -> tuple[list[float], list[float]]:
+def _scores(results: Results, cell: FlippingCell, swap: Swap) -> tuple[list[float], list[float]]:
     """The accuracy in all and of the classes of a swap, whether or not somebody swaps them in this cell."""
     swapped = unattacked(results, cell, swap) if cell.swap is None else swapped_of(results, cell)
     return global_of(results, cell), swapped
