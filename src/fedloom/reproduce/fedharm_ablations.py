@@ -15,6 +15,7 @@ from fedloom.reproduce.fedharm_study_runs import (
     FEDHARM_RES,
     REM,
     RES,
+    SCORE,
     UNALIGNED,
     Values,
     ablations,
@@ -26,12 +27,14 @@ from fedloom.reproduce.fedharm_study_runs import (
     run_cells,
 )
 from fedloom.reproduce.study import (
+    BASELINE,
     Study,
     StudyFinding,
     StudyOutcome,
     StudyRequest,
     StudyTable,
     ahead_finding,
+    baseline_score,
     mean_text,
 )
 from fedloom.runs.plans.plan import Member
@@ -45,12 +48,8 @@ def _ablation_cells(request: StudyRequest) -> dict[tuple[str, int], Member]:
 def _run_ablations(request: StudyRequest) -> StudyOutcome:
     data = data_of(request)
     values = run_cells(request, _ablation_cells(request))
-    rows = tuple(
-        (label, mean_text(accuracies_of(runs)), kilobytes_sent(runs)[0]) for (label, _), runs in values.items()
-    )
-    columns = ("arm", "accuracy (%)", "kB up per client and round")
     maps = [run.server_state()["blocks"].tolist() for run in values["rem, blocks by KL", ABLATED]]
-    tables = (StudyTable(f"{data}, {ABLATED} clients", columns, rows), block_table(data, maps))
+    tables = (ablation_table(data, values), block_table(data, maps))
     plain = {label: accuracies_of(runs) for (label, _), runs in values.items()}
     note = (
         f"{ABLATED_SAMPLES[data]} samples, half of them for tests, {100 * COMMUNAL:.0f} % of the others communal; "
@@ -65,6 +64,13 @@ def _run_ablations(request: StudyRequest) -> StudyOutcome:
         (note,),
         {"values": plain, "blocks": maps},
     )
+
+
+def ablation_table(data: str, values: Values) -> StudyTable:
+    """A row per arm, and one of the baseline."""
+    rows = [(label, mean_text(accuracies_of(runs)), kilobytes_sent(runs)[0]) for (label, _), runs in values.items()]
+    rows.append((BASELINE, mean_text([baseline_score(run, SCORE) for run in next(iter(values.values()))]), "–"))
+    return StudyTable(f"{data}, {ABLATED} clients", ("arm", "accuracy (%)", "kB up per client and round"), tuple(rows))
 
 
 def block_table(data: str, maps: Sequence[Sequence[Sequence[int]]]) -> StudyTable:
