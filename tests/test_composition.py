@@ -38,6 +38,7 @@ PARTS: dict[str, dict[str, object]] = {
     "centredclipping": {"aggregation": "centredclipping"},
     "foolsgold": {"aggregation": "foolsgold"},
     "fltrust": {"aggregation": "fltrust"},
+    "servertraining": {"aggregation": "servertraining"},
     "dnc": {"aggregation": {"name": "dnc", "share": 0.34}},
     "pca": {"aggregation": "pca"},
     "nnm": {"aggregation": {"name": "nnm", "share": 0.34}},

@@ -158,7 +158,8 @@ def test_the_original_makes_what_the_model_takes_for_the_target(task):
         assert float(judge.loss(made)) < 0.5 < float(judge.loss(before))
 
 
-def test_the_original_adds_the_steps_on_what_it_made_to_its_change(task):
+@pytest.mark.parametrize("scale", [1.0, 3.0])
+def test_the_original_adds_the_steps_on_what_it_made_to_its_change(task, scale):
     """By hand, for a linear model and one step: minus lr times (p - e_label) x' for the weights, on average."""
     lr, label, fakes = 0.1, 4, 16
     settings = {
@@ -167,7 +168,7 @@ def test_the_original_adds_the_steps_on_what_it_made_to_its_change(task):
         "selection": {"number": 1},
         "eval_every": 0,
     }
-    attack = fl.GAN(clients=[0, 1, 2, 3, 4], variant="original", label=label, fakes=fakes, **SMALL)
+    attack = fl.GAN(clients=[0, 1, 2, 3, 4], variant="original", label=label, fakes=fakes, scale=scale, **SMALL)
     found = []
     poisoned = fl.run(task, "fedavg", adversary=with_visits(attack, found.append), **settings).row
     honest = fl.run(task, "fedavg", **settings).row
@@ -179,10 +180,10 @@ def test_the_original_adds_the_steps_on_what_it_made_to_its_change(task):
         made = kind.images(kind.filled(visit.generator), noise)
         outputs = torch.func.functional_call(task.model, task.layout.views(honest), (made,))
         error = outputs.softmax(1) - torch.nn.functional.one_hot(torch.tensor([label] * fakes), 10)
-    weight = -lr * error.T @ made.flatten(1) / fakes
+    weight = -lr * scale * error.T @ made.flatten(1) / fakes
     views = task.layout.views(poisoned - honest)
     assert torch.allclose(views["head.weight"], weight, atol=1e-5)
-    assert torch.allclose(views["head.bias"], -lr * error.mean(0), atol=1e-5)
+    assert torch.allclose(views["head.bias"], -lr * scale * error.mean(0), atol=1e-5)
 
 
 def test_a_task_without_images_is_refused_in_a_sentence():

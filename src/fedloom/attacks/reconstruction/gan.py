@@ -11,15 +11,18 @@ the client keeps, goes on from round to round. Three variants:
   each tensor). What it makes comes from the client's own images.
 - ``original``: the received model, frozen, is the judge; the generator learns what it takes for the class ``target``,
   and the client trains one pass over ``fakes`` made images that it calls ``label``, after its own: those who have the
-  class then teach the model more of it. In the paper ``label`` is a class that nobody else has.
+  class then teach the model more of it. In the paper ``label`` is a class that nobody else has. With a ``scale`` it is
+  poison without a sample of the target (Zhang et al.): the model learns to take the target for ``label``.
 
 Rizzardi's thesis on FedSeq, 2022 (targets are exact here, where its code adds noise to them); Hitaj, Ateniese and
 Perez-Cruz, Deep Models Under the GAN: Information Leakage from Collaborative Deep Learning, CCS 2017,
-https://arxiv.org/abs/1702.07464.
+https://arxiv.org/abs/1702.07464; Zhang, Chen, Wu, Chen and Yu, Poisoning Attack in Federated Learning using Generative
+Adversarial Nets, TrustCom 2019.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -27,6 +30,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fedloom.attacks.global_test import predictions_on_test
 from fedloom.attacks.reconstruction.generator import GeneratorKind
 from fedloom.attacks.reconstruction.gradients import LocalSteps, inputs_of, local_change, outputs_of, trained_tensors
 from fedloom.attacks.reconstruction.rebuilt import value_range
@@ -36,6 +40,7 @@ from fedloom.core.cohort import Cohort
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.message import Message
+from fedloom.core.server_context import ServerContext
 from fedloom.core.settings import Count, Positive, WholeNumber
 from fedloom.core.task import Task
 
@@ -64,6 +69,7 @@ class GAN(Adversary):
         target: The class that ``original`` is after.
         label: What ``original`` calls the images that it makes; by default the class after the target.
         fakes: How many of them its client trains on.
+        scale: How many times as large the change by these images is sent.
     """
 
     needs: ClassVar[Facts] = {
@@ -71,6 +77,8 @@ class GAN(Adversary):
         Fact.MODEL_DOWN: "judges images by the model that a client gets: choose another method",
         Fact.WHOLE_MODEL: "judges images by a whole model: choose a method that shares one, such as fedavg",
     }
+
+    breaks: ClassVar[Facts] = {Fact.GRAPHS: "makes images, and no nodes: leave out one of the two"}
 
     variant: Literal["added", "random", "original"] = "added"
     steps: Count = 50
@@ -81,6 +89,7 @@ class GAN(Adversary):
     target: WholeNumber = 0
     label: WholeNumber | None = None
     fakes: Count = 64
+    scale: Positive = 1.0
 
     def check(self, algorithm: Algorithm, task: Task) -> None:
         """Refuse classes that do not exist, and what is no image of a class."""
@@ -174,8 +183,19 @@ class GAN(Adversary):
             with torch.enable_grad():
                 more = local_change(task, cohort.after[place], made, labels, steps).detach()
             columns = task.layout.trained_columns
-            found[place, slice(None) if columns is None else columns] += more
+            found[place, slice(None) if columns is None else columns] += self.scale * more
         return found
+
+    def measure(self, row: Tensor, context: ServerContext, hostile: frozenset[int]) -> Mapping[str, float]:
+        """How often a sample of the target is taken for what ``original`` calls its images, and for what it is."""
+        if self.variant != "original":
+            return {}
+        predicted, actual = predictions_on_test(row, context)
+        found = predicted[actual == self.target]
+        if not len(found):
+            return {}
+        taken = {"success": self.label_of(context.task), "attacked_accuracy": self.target}
+        return {name: (found == label).double().mean().item() for name, label in taken.items()}
 
 
 class FrozenModel:
