@@ -20,6 +20,7 @@ from fedloom.audit.of_run.membership import (
     membership_of_model,
     membership_of_update,
 )
+from fedloom.audit.of_run.membership_over_rounds import SECONDS, cost_over_rounds, membership_over_rounds
 from fedloom.audit.of_run.poisoning import loss, one_replacement, poison, takeover
 from fedloom.audit.of_run.probe import AuditProbe, Measure, ProbeOutcome, clip, share
 from fedloom.audit.of_run.rebuilding import rebuild
@@ -70,6 +71,13 @@ PROBES: tuple[AuditProbe, ...] = (
         *("trapweights", "leak", LYING, "makes clients send an update that it can read samples out of", "rebuilt"),
         *(REBUILT, rebuild("trapweights", most=3), share("rebuilt"), "share", one_round),
         attack="trapweights",
+    ),
+    AuditProbe(
+        *("membership over rounds", "leak", LOOKING, "tells whether somebody's sample was trained on, by all updates"),
+        *("auc", TOLD, membership_over_rounds, beyond_chance),
+        unit="auc",
+        cost=cost_over_rounds,
+        seconds=SECONDS,
     ),
     AuditProbe(
         *("membership of an update", "leak", LOOKING, "tells whether somebody's sample was trained on, by an update"),
