@@ -14,7 +14,7 @@ from fedloom.audit.of_run.subject import OutOfTime, Subject
 from fedloom.audit.of_run.trial import Trial
 from fedloom.audit.updates_of_run import updates_of_run
 from fedloom.core.errors import FedloomError
-from support.audits import TINY
+from support.audits import TINY, few_probes, small_audit
 from support.synthetic import federation
 
 SMALL = {**TINY, "task": {"name": "digits", "clients": 30}}
@@ -53,6 +53,13 @@ def test_without_a_global_test_set_the_server_has_half_of_the_test_parts_and_doe
     assert len(questions.asked) == 5
     assert not bool(torch.isin(torch.cat(list(questions.asked.values())), own).any())
     assert questions.outcome("").measures["auc"].value > 0.5
+
+
+def test_the_paragraph_says_of_one_attacker_what_it_rebuilds_and_what_it_tells(monkeypatch):
+    few_probes(monkeypatch, names=("linearleak", "membership over rounds"))
+    text = str(small_audit(SMALL))
+    assert "reads training samples out of the update" in text
+    assert "tells whether somebody's sample was trained on, by all updates: of two samples, one of which" in text
 
 
 def test_what_has_no_time_or_no_room_ends(monkeypatch):

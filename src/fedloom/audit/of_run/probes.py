@@ -186,17 +186,17 @@ def _listed(name: str, who: str, what: str, reason: str, attack: str = "") -> Au
 LISTED: tuple[AuditProbe, ...] = (
     _listed(
         *("property inference", LOOKING, "learns what a client's samples have in common"),
-        "somebody has to name the property, and give the server samples with it and without: property_scores in "
-        "docs/attacks.md plays it.",
+        "somebody has to name the property, and give the server samples with it and without: property_scores of "
+        "the Attacks page does it.",
     ),
     _listed(
         *("attribute inference", ANYBODY, "guesses a sensitive column of a known record"),
-        "somebody has to name the sensitive column: attribute_inference in docs/attacks.md plays it.",
+        "somebody has to name the sensitive column: attribute_inference of the Attacks page does it.",
     ),
     _listed(
         *("gan", "One client", "learns to make images from the models that it gets"),
-        "what the generator makes stays with the client, and a run has no number of it: generators_of_run in "
-        "docs/attacks.md shows the images.",
+        "what the generator makes stays with the client, and a run has no number of it: generators_of_run of "
+        "the Attacks page has the images.",
         "gan",
     ),
 )
