@@ -62,7 +62,9 @@ def test_the_paragraph_says_of_one_attacker_what_it_rebuilds_and_what_it_tells(m
     assert "tells whether somebody's sample was trained on, by all updates: of two samples, one of which" in text
 
 
-def test_what_has_no_time_or_no_room_ends(monkeypatch):
+def test_what_has_no_time_no_room_or_no_model_to_ask_ends(monkeypatch):
+    with pytest.raises(FedloomError, match="clients send no model"):
+        membership_over_rounds(trial_of({**SMALL, "rounds": 1, "method": {"name": "scaffold"}}))
     with pytest.raises(OutOfTime):
         membership_over_rounds(trial_of(SMALL, left=lambda: 0.0))
     monkeypatch.setattr(module, "NUMBERS", 50_000)

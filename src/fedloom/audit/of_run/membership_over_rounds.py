@@ -32,7 +32,7 @@ ROUNDS, CLIENTS = 5, 10
 """In how many rounds, and of how many clients at most."""
 ASKED, OWN = 20, 300
 """About how many members of a client is asked, and as many others; and how many samples the server has, at most."""
-NUMBERS = 10_000_000
+NUMBERS = 20_000_000
 """How many numbers gradients of samples may be together: large models are asked with fewer samples."""
 BACKWARD = 2
 """How many times as long the gradient of one sample takes as that of one in a batch."""
@@ -48,13 +48,13 @@ class UpdateQuestions:
         seed: Draws the samples that are asked about.
         asked: Of each client as many members as others, members first.
         scores: Of each client the scores of its samples, a row per update.
-        of_sum: How many clients the largest sum had; 1 for single updates.
+        of_sum: How many clients the largest sum had: 1 for single updates, 0 before any was seen.
     """
 
     seed: int
     asked: dict[int, Tensor] = field(default_factory=dict)
     scores: dict[int, list[Tensor]] = field(default_factory=dict)
-    of_sum: int = 1
+    of_sum: int = 0
 
     def put(self, task: Task, updates: list[Seen]) -> None:
         """Ask the updates of an exchange.
@@ -91,6 +91,8 @@ class UpdateQuestions:
         Args:
             note: Whose updates were asked.
         """
+        if not self.of_sum:
+            raise FedloomError("clients send no model that a server could ask about.")
         if not self.scores:
             raise FedloomError(f"no client of the run has {LEAST} training and {LEAST} test samples to ask about.")
         halves = [torch.stack(some).mean(0).chunk(2) for some in self.scores.values()]
