@@ -34,9 +34,5 @@ def membership_by_differences(trial: Trial) -> ProbeOutcome:
 
 
 def cost_of_differences(size: RunSize) -> float:
-    """The cost of the rounds; only a run with sums takes longer.
-
-    Args:
-        size: The size of the run.
-    """
+    """The cost of the rounds; only a run with sums takes longer."""
     return float(min(size.rounds, ROUNDS))

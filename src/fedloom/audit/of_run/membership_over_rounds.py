@@ -111,7 +111,7 @@ def membership_over_rounds(trial: Trial) -> ProbeOutcome:
     """What the server tells from all updates of clients, or of sums."""
     questions, rounds = UpdateQuestions(trial.seed), min(trial.rounds, ROUNDS)
 
-    class Asking(LookingServer):
+    class QuestioningServer(LookingServer):
         grants = (Fact.SAME_START, Fact.ONLY_SUMS)
 
         def look_at_replies(self, wave: Wave, replies: Replies) -> Mapping[str, float]:
@@ -121,7 +121,7 @@ def membership_over_rounds(trial: Trial) -> ProbeOutcome:
                 questions.put(replies.context.task, updates)
             return {}
 
-    trial.play(Asking(fraction=0.0), rounds)
+    trial.play(QuestioningServer(fraction=0.0), rounds)
     asked, over = len(questions.scores), f"over {rounds} round{'s' * (rounds > 1)}"
     if questions.of_sum > 1:
         return questions.outcome(
@@ -141,10 +141,6 @@ def server_samples(task: Task, seed: int) -> Tensor:
 
 
 def cost_over_rounds(size: RunSize) -> float:
-    """The cost of the rounds, and of gradients of single samples in each.
-
-    Args:
-        size: The size of the run.
-    """
+    """The cost of the rounds, and of gradients of single samples in each."""
     asked = 2 * min(ASKED * min(CLIENTS, size.clients), size.samples)
     return min(size.rounds, ROUNDS) * (1 + BACKWARD * (OWN + asked) / size.samples)
