@@ -14,6 +14,7 @@ from fedloom.audit.of_run.subject import OutOfTime, Subject
 from fedloom.audit.of_run.trial import Trial
 from fedloom.audit.updates_of_run import updates_of_run
 from fedloom.core.errors import FedloomError
+from support import small_flows
 from support.audits import TINY, few_probes, small_audit
 from support.synthetic import federation
 
@@ -60,6 +61,12 @@ def test_the_paragraph_says_of_one_attacker_what_it_rebuilds_and_what_it_tells(m
     text = str(small_audit(SMALL))
     assert "reads training samples out of the update" in text
     assert "tells whether somebody's sample was trained on, by all updates: of two samples, one of which" in text
+
+
+def test_tokens_have_no_gradients_of_single_samples():
+    task = small_flows.task()
+    with pytest.raises(FedloomError, match="taken of inputs of numbers"):
+        membership_over_rounds(Trial(Subject(TINY, lambda _: task), TINY, 0, 1))
 
 
 def test_what_has_no_time_no_room_or_no_model_to_ask_ends(monkeypatch):

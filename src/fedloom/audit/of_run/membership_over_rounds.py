@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fedloom.attacks.measures.guesses import judge_guesses
 from fedloom.attacks.membership.update_alignment import alignment_scores
+from fedloom.attacks.reconstruction.gradients import inputs_of
 from fedloom.attacks.seen_updates import Seen, seen_updates
 from fedloom.audit.of_run.membership import LEAST, RARE, auc_variance, balanced, parts_of_client
 from fedloom.audit.of_run.probe import Measure, ProbeOutcome
@@ -62,6 +63,10 @@ class UpdateQuestions:
         Args:
             updates: What the server saw.
         """
+        if task.has_named_inputs or not inputs_of(task, task.sample).is_floating_point():
+            raise FedloomError(
+                f"gradients of single samples are taken of inputs of numbers, and {task.name} has other."
+            )
         own = server_samples(task, self.seed)
         most = NUMBERS // task.layout.width
         if min(most // 2, len(own)) < LEAST:
