@@ -77,9 +77,11 @@ class Whitening:
         Args:
             rows: Gradients.
         """
-        white = self.whiten(rows)
-        lengths = (white * rows).sum(1) * (self.whiten(update[None]) @ update)
-        return (white @ update) / lengths.clamp(min=torch.finfo(lengths.dtype).tiny).sqrt()
+        white, products = self.whiten(update[None])[0], self.own @ rows.T
+        # Only their lengths are needed of whitened rows, and products with the server's gradients are enough for these.
+        inside = (products * torch.cholesky_solve(products, self.factor)).sum(0)
+        lengths = (rows.square().sum(1) - inside) / self.ridge * (white @ update)
+        return (rows @ white) / lengths.clamp(min=torch.finfo(lengths.dtype).tiny).sqrt()
 
 
 def update_alignment(

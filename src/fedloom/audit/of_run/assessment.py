@@ -112,11 +112,11 @@ def _change(before: str, after: str) -> str:
 
 
 def _worst_of_each(found: Sequence[Finding]) -> Iterator[Finding]:
-    """The worst finding of each attacker, of those that are more than nothing."""
-    seen = set[str]()
+    """The worst finding of each attacker of each kind, of those that are more than nothing."""
+    seen = set[tuple[str, str]]()
     for one in found:
-        if one.level != NOTHING and one.who not in seen:
-            seen.add(one.who)
+        if one.level != NOTHING and (one.who, one.words) not in seen:
+            seen.add((one.who, one.words))
             yield one
 
 

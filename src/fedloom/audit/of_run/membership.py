@@ -55,14 +55,16 @@ def membership_of_update(trial: Trial) -> ProbeOutcome:
     wave, replies = heard[-1]
     received, rows = wave.message["row"], replies["row"]
     if len(rows) < len(wave.ids):
-        members, others = (torch.cat([_parts(task, client, which) for client in wave.ids]) for which in (True, False))
-        found = [{"loss": loss_threshold(task, rows[0].float(), *_asked(members, others, trial.seed))}]
+        members, others = (
+            torch.cat([parts_of_client(task, client, which) for client in wave.ids]) for which in (True, False)
+        )
+        found = [{"loss": loss_threshold(task, rows[0].float(), *balanced(members, others, trial.seed))}]
         return _outcome(found, f"of the sum of {len(wave.ids)} clients: the server cannot say who had a sample")
     found, started = [], _started_from(task, received)
     for place, client in enumerate(wave.ids):
-        members, others = (_parts(task, client, which) for which in (True, False))
+        members, others = (parts_of_client(task, client, which) for which in (True, False))
         if min(len(members), len(others)) >= LEAST and len(found) < VICTIMS:
-            asked = _asked(members, others, trial.seed)
+            asked = balanced(members, others, trial.seed)
             found.append(_guesses(started, rows[place].float(), asked, _work(played, 1), trial))
     if not found:
         raise FedloomError(f"no client of the round has {LEAST} training and {LEAST} test samples to ask about.")
@@ -79,7 +81,7 @@ def membership_of_model(trial: Trial) -> ProbeOutcome:
     others = torch.unique(others[~torch.isin(others, members)])
     if min(len(members), len(others)) < LEAST:
         raise FedloomError(f"membership is asked about {LEAST} samples that nobody trained on: set task.test_share.")
-    asked = _asked(members, others, trial.seed)
+    asked = balanced(members, others, trial.seed)
     return _outcome([_guesses(task, row, asked, _work(played, trial.rounds), trial)])
 
 
@@ -140,8 +142,12 @@ def _listener(last: int, heard: list[tuple[Wave, Replies]]) -> Adversary:
     return Listener(fraction=0.0)
 
 
-def _parts(task: Task, client: int, trained: bool) -> Tensor:
-    """The samples of a client that it trains on, or the others that it has."""
+def parts_of_client(task: Task, client: int, trained: bool) -> Tensor:
+    """The samples of a client that it trains on, or the others that it has.
+
+    Args:
+        trained: Which of the two.
+    """
     made = task.federation
     if trained:
         return made.train[client]
@@ -149,9 +155,13 @@ def _parts(task: Task, client: int, trained: bool) -> Tensor:
     return others[~torch.isin(others, made.train[client])]
 
 
-def _asked(members: Tensor, others: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-    """As many members as others, drawn by the seed where there are many."""
-    most = min(MOST, len(members), len(others))
+def balanced(members: Tensor, others: Tensor, seed: int, most: int = MOST) -> tuple[Tensor, Tensor]:
+    """As many members as others, drawn by the seed where there are many.
+
+    Args:
+        most: How many of each at most.
+    """
+    most = min(most, len(members), len(others))
     first, second = (
         some[torch.randperm(len(some), generator=generator(seed, f"audit/{what}"))[:most]]
         for what, some in (("members", members), ("others", others))

@@ -111,6 +111,8 @@ def _besides(audit: Audit, one: Finding) -> str:
     if one.measure == "rebuilt":
         best = one.numbers.get("best_psnr")
         return f"best {best.value:.0f} dB" if best is not None else ""
+    if "usual" in one.numbers:
+        return f"as long a list of what is usual: {100 * one.numbers['usual'].value:.0f} %"
     if one.unit == "auc":
         each = ", ".join(
             f"{n.removeprefix('auc_')} {v.value:.2f}" for n, v in one.numbers.items() if n.startswith("auc_")
@@ -213,7 +215,8 @@ def _reading(audit: Audit) -> Iterator[str]:
     )
     yield (
         "<li>Severe is a badness of 0.5 or more, serious 0.25, some 0.1. It is the root of the share of samples that "
-        "were rebuilt; 2 AUC − 1; the share of the score that is lost; how much more often a trigger works than "
+        "were rebuilt; 2 AUC − 1; what is listed of a "
+        "vocabulary beyond the usual; the share of the score that is lost; how much more often a trigger works than "
         "without a backdoor. An AUC that guessing may have, by its interval, is never more than little.</li>"
     )
     yield "".join(f"<li>{escape(limit)}</li>" for limit in LIMITS) + "</ul>"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fedloom.attacks.reconstruction.server_attack import ServerAttack
+from fedloom.audit.of_run.differences import cost_of_differences, membership_by_differences
 from fedloom.audit.of_run.inversion import invert_classes
 from fedloom.audit.of_run.membership import (
     MOST,
@@ -20,12 +21,14 @@ from fedloom.audit.of_run.membership import (
     membership_of_model,
     membership_of_update,
 )
+from fedloom.audit.of_run.membership_over_rounds import SECONDS, cost_over_rounds, membership_over_rounds
 from fedloom.audit.of_run.poisoning import loss, one_replacement, poison, takeover
 from fedloom.audit.of_run.probe import AuditProbe, Measure, ProbeOutcome, clip, share
 from fedloom.audit.of_run.rebuilding import rebuild
 from fedloom.audit.of_run.stated_privacy import beyond_stated, canary_epsilon
 from fedloom.audit.of_run.subject import RunSize
 from fedloom.audit.of_run.trial import Trial
+from fedloom.audit.of_run.vocabulary_of_update import beyond_usual, vocabulary_of_update
 from fedloom.core.errors import FedloomError
 from fedloom.registry.kinds import ATTACKS
 
@@ -70,6 +73,30 @@ PROBES: tuple[AuditProbe, ...] = (
         *("trapweights", "leak", LYING, "makes clients send an update that it can read samples out of", "rebuilt"),
         *(REBUILT, rebuild("trapweights", most=3), share("rebuilt"), "share", one_round),
         attack="trapweights",
+    ),
+    AuditProbe(
+        *("membership over rounds", "leak", LOOKING, "tells whether somebody's sample was trained on, by all updates"),
+        *("auc", TOLD, membership_over_rounds, beyond_chance),
+        unit="auc",
+        cost=cost_over_rounds,
+        seconds=SECONDS,
+    ),
+    AuditProbe(
+        *(
+            "vocabulary of an update",
+            "leak",
+            LOOKING,
+            "lists the actions, modules or words that somebody uses",
+            "named",
+        ),
+        "of such a list and of what is really used agree",
+        *(vocabulary_of_update, beyond_usual, "share", one_round),
+    ),
+    AuditProbe(
+        *("difference of sums", "leak", LOOKING, "tells whether somebody's sample was trained on, by subtracting sums"),
+        *("auc", TOLD, membership_by_differences, beyond_chance),
+        unit="auc",
+        cost=cost_of_differences,
     ),
     AuditProbe(
         *("membership of an update", "leak", LOOKING, "tells whether somebody's sample was trained on, by an update"),
@@ -146,10 +173,39 @@ PROBES: tuple[AuditProbe, ...] = (
 )
 
 
+def _listed(name: str, who: str, what: str, reason: str, attack: str = "") -> AuditProbe:
+    """An attack that an audit cannot play by itself, so that nobody takes it for not found."""
+
+    def refuse(_: Trial) -> ProbeOutcome:
+        raise FedloomError(reason)
+
+    nothing = ("", "", refuse, lambda _: 0.0)
+    return AuditProbe(name, "leak", who, what, *nothing, cost=lambda _: 0.0, runs=0, attack=attack)
+
+
+LISTED: tuple[AuditProbe, ...] = (
+    _listed(
+        *("property inference", LOOKING, "learns what a client's samples have in common"),
+        "somebody has to name the property, and give the server samples with it and without: property_scores of "
+        "the Attacks page does it.",
+    ),
+    _listed(
+        *("attribute inference", ANYBODY, "guesses a sensitive column of a known record"),
+        "somebody has to name the sensitive column: attribute_inference of the Attacks page does it.",
+    ),
+    _listed(
+        *("gan", "One client", "learns to make images from the models that it gets"),
+        "what the generator makes stays with the client, and a run has no number of it: generators_of_run of "
+        "the Attacks page has the images.",
+        "gan",
+    ),
+)
+
+
 def all_probes() -> tuple[AuditProbe, ...]:
-    """The entries, then every other registered attack."""
-    played = {probe.attack for probe in PROBES}
-    return (*PROBES, *(_of_registered(name) for name in ATTACKS if name not in played))
+    """The entries, every other registered attack, and what is only listed."""
+    known = {probe.attack for probe in (*PROBES, *LISTED)}
+    return (*PROBES, *(_of_registered(name) for name in ATTACKS if name not in known), *LISTED)
 
 
 def _of_registered(name: str) -> AuditProbe:

@@ -49,7 +49,9 @@ def sentence(one: Finding) -> str:
         stated = one.numbers["stated"].value
         held = "which is within what is stated" if value <= stated else "MORE THAN IS STATED"
         return f"trials show an epsilon of at least {value:.2g}, {held} ({stated:.2g})"
-    return f"{short(one)} {one.words}"
+    usual = one.numbers.get("usual")
+    beside = "" if usual is None else f"; of as long a list of what is usual {100 * usual.value:.0f} %"
+    return f"{short(one)} {one.words}{beside}"
 
 
 def score_text(audit: Audit, number: Number) -> str:
