@@ -170,6 +170,11 @@ PROBES: tuple[AuditProbe, ...] = (
             "freerider": "who send back what they got",
         }.items()
     ),
+    AuditProbe(
+        *("gan, as poison", "break", FIFTH, "who make pictures of a class and misname them make the model wrong"),
+        *("lost", LOST, poison("gan", lambda _: {"variant": "original"}), loss),
+        cost=lambda size: 3.0 * size.rounds,
+    ),
 )
 
 
