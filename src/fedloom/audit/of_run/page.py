@@ -7,6 +7,7 @@ from html import escape
 from importlib import resources
 from pathlib import Path
 
+from fedloom.audit.of_run.conclude import ADDED
 from fedloom.audit.of_run.defences import CONFIGURED
 from fedloom.audit.of_run.result import LIMITS, Audit, Finding, ProtectedRun
 from fedloom.audit.of_run.samples import pairs
@@ -99,6 +100,8 @@ def _row(audit: Audit, probe: str, settings: Sequence[ProtectedRun]) -> str:
 
 def _says(one: Finding) -> str:
     """What the number says, as a sentence."""
+    if one.words == ADDED:
+        return f"How much {escape(one.words)}: 100 % is twice the error."
     start = ("How much " if one.measure == "lost" else "How many ") if one.unit == "share" else "The number "
     return f"{start}{escape(one.words)}."
 
@@ -214,6 +217,7 @@ def _reading(audit: Audit) -> Iterator[str]:
     yield (
         "<li>Severe is a badness of 0.5 or more, serious 0.25, some 0.1. It is the root of the share of samples that "
         "were rebuilt; 2 AUC − 1; the share of the score that is lost; how much more often a trigger works than "
-        "without a backdoor. An AUC that guessing may have, by its interval, is never more than little.</li>"
+        "without a backdoor, or what is lost by that if it is more. An AUC that guessing may have, by its interval, is "
+        "never more than little.</li>"
     )
     yield "".join(f"<li>{escape(limit)}</li>" for limit in LIMITS) + "</ul>"
