@@ -81,3 +81,8 @@ def test_slight_damage_is_said_in_a_sentence():
 def test_a_defence_that_nothing_was_played_with_is_not_said_to_change_nothing():
     found = audited([ruin("a", "as configured", 0.4), replace(ruin("a", RULE, 0.0), status="no time", numbers={})])
     assert "there was no time for an attack, or none applies, accuracy does not" in found["What reduces it"][1]
+
+
+def test_a_run_that_no_attack_applies_to_is_not_said_to_leak_nothing():
+    found = audited([ruin("a", "as configured", 0.4)])["Who could learn what about whom, and how likely"]
+    assert found[0].endswith("That does not say that nothing leaks.")

@@ -61,7 +61,7 @@ def _learned(audit: Audit) -> Iterator[str]:
     found = [one for one in audit.of() if one.kind == "leak" and one.measured]
     learned = [one for one in found if one.unit != "epsilon"]
     if not learned:
-        yield "Nothing was measured, for lack of time or because no attack applies."
+        yield "Nothing was measured: no attack applies, or there was no time. That does not say that nothing leaks."
         return
     told = list(_worst_of_each(learned))
     silent = {one.who for one in learned} - {one.who for one in told}
