@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fedloom.audit.of_run.cells import Cell, CellResult
 from fedloom.audit.of_run.conclude import find_all, protections
 from fedloom.audit.of_run.defences import CONFIGURED, RunVariant
+from fedloom.audit.of_run.poisoning import loss
 from fedloom.audit.of_run.probe import AuditProbe, Measure, ProbeOutcome
 
 SETTINGS = [RunVariant(name, {}) for name in (CONFIGURED, "good", "bad", "dear")]
@@ -64,3 +67,15 @@ def test_the_worst_comes_first_and_what_has_no_number_last():
     found = find_all([RUIN, LEAK], SETTINGS, cells)
     assert [one.probe for one in found] == ["leak"] * 3 + ["ruin"] * 4 + ["leak"]
     assert (found[-1].status, found[-1].reason) == ("refused", "it needs images.")
+
+
+def test_of_two_attacks_that_are_as_bad_as_can_be_the_one_with_the_larger_number_comes_first():
+    settings = SETTINGS[:1]
+    probes = [replace(RUIN, name=name, measure="lost", badness=loss) for name in ("a", "b")]
+    lost = {"a": 1.66, "b": 3.31}
+    cells = {
+        Cell(name, CONFIGURED, 0, 2): CellResult("measured", outcome=ProbeOutcome({"lost": Measure(value)}))
+        for name, value in lost.items()
+    }
+    assert [one.probe for one in find_all(probes, settings, cells)] == ["b", "a"]
+    assert {one.words for one in find_all(probes, settings, cells, higher_is_better=False)} == {"is added to the error"}

@@ -46,3 +46,9 @@ def test_a_defence_may_have_several_settings():
 def test_what_is_no_setting_is_refused(text):
     with pytest.raises(FedloomError, match="defence "):
         names(TINY, [text])
+
+
+@pytest.mark.parametrize("named", ["aggregation=median", [3], 3])
+def test_defences_are_a_list_of_text(named):
+    with pytest.raises(FedloomError, match="defences="):
+        names(TINY, named)

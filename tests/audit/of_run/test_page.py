@@ -92,3 +92,7 @@ def test_the_assessment_says_what_a_defence_changes_and_costs(audited):
     assert len(reduces.sentences) == 3
     assert "aggregation=median" in reduces.sentences[1]
     assert "accuracy" in reduces.sentences[2]
+
+
+def test_the_page_is_its_owners_since_it_has_training_samples(audited, tmp_path):
+    assert write_audit_page(audited, tmp_path / "audit.html").stat().st_mode & 0o077 == 0

@@ -24,6 +24,17 @@ def test_a_pilot_says_whether_all_of_it_fits(left, fits):
             trial.check_time(9, pilot)
 
 
+def test_what_a_pilot_has_to_import_is_not_multiplied():
+    trial, clock, seconds = Trial(Subject(TINY), TINY, 0, 1), [31.0], [20.0, 1.0]
+    trial.left = lambda: clock[0]
+
+    def pilot():
+        clock[0] -= seconds.pop(0)
+
+    trial.check_time(9, pilot)  # 9 of the 10 seconds that are left
+    assert not seconds
+
+
 def test_a_run_that_a_probe_plays_itself_is_ended_by_its_observer():
     trial = Trial(Subject(TINY), TINY, 0, 1)
     trial.watch({})

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import ceil
 
 from fedloom.audit.of_run.defences import CONFIGURED
+from fedloom.audit.of_run.probes import FIFTH
 from fedloom.audit.of_run.result import LEVELS, Audit, Finding, Paragraph, ProtectedRun
-from fedloom.audit.of_run.words import cost_text, sentence, short
+from fedloom.audit.of_run.words import cost_text, sentence, short, worst_number
 
 NOTHING = LEVELS[-1][1]
 LIKELY = {
     "severe": "Likely: this succeeded without special effort.",
-    "serious": "Possible: this succeeded for a good part of what was tried.",
+    "serious": "Possible: this succeeded for a part of what was tried.",
     "some": "Possible in single cases.",
+}
+WORST = {
+    "severe": "The worst that was found is severe.",
+    "serious": "The worst that was found is serious.",
+    "some": "Something was found, and nothing of it is serious.",
 }
 HIDES = ("sums", "noise")
 """How the protections begin that act on what clients send."""
@@ -54,16 +61,16 @@ def _learned(audit: Audit) -> Iterator[str]:
     found = [one for one in audit.of() if one.kind == "leak" and one.measured]
     learned = [one for one in found if one.unit != "epsilon"]
     if not learned:
-        yield "Nothing was measured, for lack of time or because no attack applies."
+        yield "Nothing was measured: no attack applies, or there was no time. That does not say that nothing leaks."
         return
     told = list(_worst_of_each(learned))
     silent = {one.who for one in learned} - {one.who for one in told}
     levels = sorted({one.level for one in told}, key=list(LIKELY).index)
-    yield f"The worst that was found is {levels[0]}." if levels else "Little or nothing was found of single people."
+    yield WORST[levels[0]] if levels else "Little or nothing was found of single people."
     for one in told:
         yield f"{one.who} {one.what}: {sentence(one)}{_whose(one)}. {LIKELY[one.level]}"
     for who in sorted(silent) if told else ():
-        yield f"{who.rstrip(',')} was found to learn little or nothing of single people."
+        yield f"{who} was found to learn little or nothing of single people."
     for one in found:
         if one.unit == "epsilon":
             yield f"The noise was held against canaries: {sentence(one)}."
@@ -74,9 +81,11 @@ def _ruined(audit: Audit) -> Iterator[str]:
     found = [one for one in audit.of() if one.kind == "break" and one.measured]
     told = [one for one in found if one.level != NOTHING][:3]
     if found:
-        yield f"The worst that was found is {told[0].level}." if told else "Hostile clients changed little or nothing."
+        yield WORST[told[0].level] if told else "Hostile clients changed little or nothing."
     for one in told:
         yield f"{one.who} {one.what}: {sentence(one)}."
+    if any(one.who == FIFTH for one in told):
+        yield f"A fifth of the clients, rounded up, is {ceil(audit.clients / 5)} of {audit.clients} here."
 
 
 def _reduced(audit: Audit) -> Iterator[str]:
@@ -85,30 +94,52 @@ def _reduced(audit: Audit) -> Iterator[str]:
     if not played or played[0].name != CONFIGURED:
         return
     others = played[1:]
-    yield "Each of these was set in the run, one at a time." if others else "No defence was measured."
+    if not others:
+        yield "No defence was measured."
+        return
+    yield (
+        "Each of these was set in the run, one at a time. The worst is that of the attacks that were played with and "
+        "without it, and may be another attack with it."
+    )
     for one in others:
         yield _effect(audit, played[0], one)
 
 
 def _effect(audit: Audit, before: ProtectedRun, after: ProtectedRun) -> str:
     """What one defence changes of the worst leak and the worst damage, and what it costs."""
-    changes = []
+    changes, none_played = [], True
     for kind, what in (("leak", "the worst leak"), ("break", "the worst damage")):
-        worst = next((one for one in audit.of() if one.kind == kind and one.measured and one.unit != "epsilon"), None)
-        now = None if worst is None else audit.find(worst.probe, after.name)
-        if worst is not None and worst.level != NOTHING and now is not None and now.measured:
-            changes.append(f"{what} ({worst.probe}) {_change(short(worst), short(now))}")
+        both = [(one, audit.find(one.probe, after.name)) for one in audit.of() if one.kind == kind and one.measured]
+        compared = [(one, now) for one, now in both if now is not None and now.measured and one.unit != "epsilon"]
+        if compared:
+            old, new = (_worst([pair[place] for pair in compared]) for place in (0, 1))
+            if (old.level, new.level) != (NOTHING, NOTHING):
+                changes.append(f"{what} {_change(old, new)}")
+        none_played = none_played and not compared
+    if none_played:
+        changes.append("there was no time for an attack, or none applies")
     if before.score is not None and after.score is not None:
         cost = cost_text(audit, before.score, after.score)
         changes.append(
             f"the model's {audit.score_name} changes by {cost}" if cost else f"{audit.score_name} does not change"
         )
     name = f"{' and '.join(after.words)} ({after.name})" if after.words else after.name
-    return f"With {name}: {', '.join(changes)}."
+    gone = [word for word in before.words if word not in after.words]
+    instead = f", instead of {' and '.join(gone)}" if gone else ""
+    return f"With {name}{instead}: {', '.join(changes)}."
 
 
-def _change(before: str, after: str) -> str:
-    return f"stays at {after}" if before == after else f"goes from {before} to {after}"
+def _worst(some: Sequence[Finding]) -> Finding:
+    """The worst of some findings; what guessing would get is not bad."""
+    return max(some, key=lambda one: (one.level != NOTHING, one.badness, one.number.value))
+
+
+def _change(before: Finding, after: Finding) -> str:
+    """The worst without a defence and with it, each by the attack that it is of."""
+    old, new = (
+        f"{short(one, worst_number(one))} ({one.probe})" if one.level != NOTHING else NOTHING for one in (before, after)
+    )
+    return f"stays at {new}" if old == new else f"goes from {old} to {new}"
 
 
 def _worst_of_each(found: Sequence[Finding]) -> Iterator[Finding]:

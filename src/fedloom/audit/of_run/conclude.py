@@ -12,15 +12,21 @@ from fedloom.audit.of_run.probe import AuditProbe, Measure
 from fedloom.audit.of_run.probes import PLAIN
 from fedloom.audit.of_run.result import Finding, Number, ProtectedRun
 
+ADDED = "is added to the error"
+
 
 def find_all(
-    probes: Sequence[AuditProbe], settings: Sequence[RunVariant], results: Mapping[Cell, CellResult]
+    probes: Sequence[AuditProbe],
+    settings: Sequence[RunVariant],
+    results: Mapping[Cell, CellResult],
+    higher_is_better: bool = True,
 ) -> tuple[Finding, ...]:
     """What each attack got with each setting, the worst first.
 
     Args:
         probes: The attacks.
         results: What the cells found.
+        higher_is_better: Whether more of the score is better; of an error nothing can be lost.
     """
     found = [
         _finding(
@@ -32,15 +38,26 @@ def find_all(
         for setting in settings
         if setting.values is not None
     ]
+    if not higher_is_better:
+        found = [replace(one, words=ADDED) if one.measure == "lost" else one for one in found]
     worst = {probe.name: max(one.badness for one in found if one.probe == probe.name) for probe in probes}
     return tuple(
-        sorted(found, key=lambda one: (not one.measured, -_first(found, one.probe), -worst[one.probe], one.probe))
+        sorted(
+            found,
+            key=lambda one: (
+                not one.measured,
+                *(-number for number in _first(found, one.probe)),
+                -worst[one.probe],
+                one.probe,
+            ),
+        )
     )
 
 
-def _first(found: Sequence[Finding], probe: str) -> float:
-    """The badness of an attack in the run as configured."""
-    return next((one.badness for one in found if one.probe == probe and one.setting == CONFIGURED), 0.0)
+def _first(found: Sequence[Finding], probe: str) -> tuple[float, float]:
+    """The badness of an attack in the run as configured; its number as well, since badness ends at 1."""
+    as_configured = (one for one in found if one.probe == probe and one.setting == CONFIGURED and one.measured)
+    return next(((one.badness, one.number.value) for one in as_configured), (0.0, 0.0))
 
 
 def _finding(probe: AuditProbe, setting: RunVariant, results: Sequence[CellResult]) -> Finding:

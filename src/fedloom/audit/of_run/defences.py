@@ -15,6 +15,7 @@ from typing import Any
 from fedloom.aggregation.mean import Mean
 from fedloom.audit.of_run.subject import Subject
 from fedloom.config.resolve import override
+from fedloom.core.arguments import argument_error, list_from
 from fedloom.core.errors import FedloomError
 from fedloom.runs.prepare import Prepared
 
@@ -58,7 +59,11 @@ def make_settings(subject: Subject, named: Sequence[str] | None) -> list[RunVari
     if named is None:
         has = found[0].protects
         return found + [_first_possible(subject, role, some, has) for role, some in USUAL.items()]
-    for text in dict.fromkeys(named):
+    given = list_from("defences", named, '"aggregation=median"')
+    wrong = [one for one in given if not isinstance(one, str)]
+    if wrong:
+        raise argument_error("defences", wrong[0], 'give each as text, for instance "aggregation=median"')
+    for text in dict.fromkeys(given):
         try:
             found.append(_setting(subject, text, _defended(subject.values, text)))
         except FedloomError as reason:

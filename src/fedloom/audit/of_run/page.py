@@ -7,11 +7,14 @@ from html import escape
 from importlib import resources
 from pathlib import Path
 
+from fedloom.audit.of_run.conclude import ADDED
 from fedloom.audit.of_run.defences import CONFIGURED
 from fedloom.audit.of_run.result import LIMITS, Audit, Finding, ProtectedRun
 from fedloom.audit.of_run.samples import pairs
 from fedloom.audit.of_run.words import bytes_text, cost_text, number_text, score_text, state_text
-from fedloom.reports.page import config_toml, document, save_page
+from fedloom.core.errors import unwritable
+from fedloom.files.atomic_write import write_private
+from fedloom.reports.page import config_toml, document
 
 SHOWN = 4
 """How many samples are shown of an attack with a defence."""
@@ -19,14 +22,20 @@ GROUPS = {"leak": "What leaks", "break": "What breaks"}
 
 
 def write_audit_page(audit: Audit, path: Path) -> Path:
-    """Write an audit as a page, and return its path.
+    """Write an audit as a page, and return its path. It has training samples: only its owner can read it.
 
     Args:
         audit: What was found.
         path: The HTML file to write.
     """
     style = resources.files("fedloom.audit.of_run").joinpath("page.css").read_text(encoding="utf-8")
-    return save_page(document(f"Audit of {audit.method} on {audit.task}", _body(audit), style=style), path)
+    text = document(f"Audit of {audit.method} on {audit.task}", _body(audit), style=style)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_private(path, text.encode())
+    except OSError as error:
+        raise unwritable(path, error, "name another file") from None
+    return path
 
 
 def _body(audit: Audit) -> Iterator[str]:
@@ -99,6 +108,8 @@ def _row(audit: Audit, probe: str, settings: Sequence[ProtectedRun]) -> str:
 
 def _says(one: Finding) -> str:
     """What the number says, as a sentence."""
+    if one.words == ADDED:
+        return f"How much {escape(one.words)}: 100 % is twice the error."
     start = ("How much " if one.measure == "lost" else "How many ") if one.unit == "share" else "The number "
     return f"{start}{escape(one.words)}."
 
@@ -215,8 +226,8 @@ def _reading(audit: Audit) -> Iterator[str]:
     )
     yield (
         "<li>Severe is a badness of 0.5 or more, serious 0.25, some 0.1. It is the root of the share of samples that "
-        "were rebuilt; 2 AUC − 1; what is listed of a "
-        "vocabulary beyond the usual; the share of the score that is lost; how much more often a trigger works than "
-        "without a backdoor. An AUC that guessing may have, by its interval, is never more than little.</li>"
+        "were rebuilt; 2 AUC − 1; what is listed of a vocabulary beyond the usual; the share of the score that is "
+        "lost; how much more often a trigger works than without a backdoor, or what is lost by that if it is more. An "
+        "AUC that guessing may have, by its interval, is never more than little.</li>"
     )
     yield "".join(f"<li>{escape(limit)}</li>" for limit in LIMITS) + "</ul>"

@@ -121,7 +121,7 @@ def run_audit(
             if not any(one.status == "measured" for one in results.values()):
                 raise FedloomError(
                     f"not one attack fits into {minutes:g} minutes, and a round takes about "
-                    f"{schedule.pace.per_round:.1g} seconds: give more minutes."
+                    f"{schedule.pace.per_round:,.1f} seconds: give more minutes."
                 )
             found = _conclude(schedule, results, prepared, minutes, out)
             if out is not None:
@@ -170,7 +170,7 @@ def _conclude(
 ) -> Audit:
     """What the cells say together."""
     score = score_of(prepared.plain)
-    findings = find_all(schedule.probes, schedule.settings, results)
+    findings = find_all(schedule.probes, schedule.settings, results, score.higher_is_better)
     found = Audit(
         task=prepared.composition.task.name,
         method=History(prepared.plain).label,

@@ -31,10 +31,20 @@ def _spread(found: Number, scale: float, digits: int) -> str:
     return "" if found.std is None else f" ± {scale * found.std:.{digits}f}"
 
 
-def short(one: Finding) -> str:
-    """The number that a finding is read by, without its spread; what is below nothing is nothing."""
-    value = max(one.number.value, 0.0)
+def short(one: Finding, number: Number | None = None) -> str:
+    """The number that a finding is read by, without its spread; what is below nothing is nothing.
+
+    Args:
+        number: Another number of it.
+    """
+    value = max((one.number if number is None else number).value, 0.0)
     return f"{100 * value:.{1 if abs(value) < 0.1 else 0}f} %" if one.unit == "share" else f"{value:.2f}"
+
+
+def worst_number(one: Finding) -> Number:
+    """The number that makes a finding bad: of a backdoor that ruins the model what is lost, not how often it works."""
+    lost = one.numbers.get("lost", one.number)
+    return lost if lost.value > one.number.value else one.number
 
 
 def sentence(one: Finding) -> str:
@@ -49,6 +59,8 @@ def sentence(one: Finding) -> str:
         stated = one.numbers["stated"].value
         held = "which is within what is stated" if value <= stated else "MORE THAN IS STATED"
         return f"trials show an epsilon of at least {value:.2g}, {held} ({stated:.2g})"
+    if worst_number(one) is not one.number:
+        return f"{short(one)} {one.words}, and {short(one, worst_number(one))} of the score is lost"
     usual = one.numbers.get("usual")
     beside = "" if usual is None else f"; of as long a list of what is usual {100 * usual.value:.0f} %"
     return f"{short(one)} {one.words}{beside}"
