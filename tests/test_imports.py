@@ -58,11 +58,11 @@ MAY_IMPORT: dict[str, set[str]] = {
     "reports": RUNS | {"web"},
     "api": RUNS | {"reports"},
     "conformance": RUNS,
-    "audit": RUNS | {"reports"},
-    "reproduce": RUNS | {"reports", "audit"},
+    "audits": RUNS | {"reports"},
+    "reproduce": RUNS | {"reports", "audits"},
     "deploy": RUNS | {"web"},
     "watch": RUNS | {"reports", "deploy", "web"},
-    "cli": RUNS | {"reports", "api", "audit", "conformance", "reproduce", "deploy", "watch", "web"},
+    "cli": RUNS | {"reports", "api", "audits", "conformance", "reproduce", "deploy", "watch", "web"},
 }
 """What each folder of ``fedloom`` may import besides itself and the package's version."""
 

@@ -8,8 +8,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
-from types import ModuleType
 from typing import Any
 
 from fedloom.registry import builtin as _builtin
@@ -25,8 +23,8 @@ _WHERE = {
     "fedloom.runs.plans.sweep": ("sweep", "Sweep"),
     "fedloom.runs.plans.advise.advise": ("advise",),
     "fedloom.runs.plans.advise.advice": ("Advice",),
-    "fedloom.audit.of_run.run_audit": ("audit",),
-    "fedloom.audit.of_run.result": ("Audit",),
+    "fedloom.audits.of_run.run_audit": ("audit",),
+    "fedloom.audits.of_run.result": ("Audit",),
     "fedloom.runs.results.history": ("History",),
     "fedloom.tasks.task": ("task",),
     "fedloom.tasks.own_data": ("task_of",),
@@ -76,17 +74,6 @@ _TABLES = (
 _HOME = {name: module for module, names in _WHERE.items() for name in names}
 _HOME |= {name: module for table in _TABLES for module, name in (entry.split(":") for entry in table.values())}
 __all__ = sorted(_HOME)
-
-
-class _Package(ModuleType):
-    """The package: where a folder has the name of a public function (``fl.audit``), importing it hides no function."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (isinstance(value, ModuleType) and name in _HOME):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

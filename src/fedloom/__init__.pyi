@@ -40,8 +40,8 @@ from fedloom.attacks.reconstruction.linear_leak import LinearLeak as LinearLeak
 from fedloom.attacks.reconstruction.trap_weights import TrapWeights as TrapWeights
 from fedloom.attacks.sign_flipping import SignFlipping as SignFlipping
 from fedloom.attacks.sybils import Sybils as Sybils
-from fedloom.audit.of_run.result import Audit as Audit
-from fedloom.audit.of_run.run_audit import audit as audit
+from fedloom.audits.of_run.result import Audit as Audit
+from fedloom.audits.of_run.run_audit import audit as audit
 from fedloom.channel.cmfl import CMFL as CMFL
 from fedloom.channel.downlink import Downlink as Downlink
 from fedloom.channel.halfprecision import HalfPrecision as HalfPrecision

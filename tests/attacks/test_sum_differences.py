@@ -11,7 +11,7 @@ import torch
 import fedloom as fl
 from fedloom.attacks.seen_updates import Seen
 from fedloom.attacks.sum_differences import sum_differences
-from fedloom.audit.updates_of_run import LookingServer
+from fedloom.audits.updates_of_run import LookingServer
 
 WORK = {"epochs": 1, "batch_size": 0, "lr": 0.1}
 DRAWN = {"name": "poisson", "rate": 0.9}

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from fedloom.audit import privacy_cases
+from fedloom.audits import privacy_cases
 from fedloom.cli.app import app
 from fedloom.core.errors import FedloomError
 from support.command_line import json_output, output

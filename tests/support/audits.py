@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fedloom.audit.of_run import run_audit as module
-from fedloom.audit.of_run import schedule, subject
-from fedloom.audit.of_run.probes import PROBES
-from fedloom.audit.of_run.run_audit import run_audit
+from fedloom.audits.of_run import run_audit as module
+from fedloom.audits.of_run import schedule, subject
+from fedloom.audits.of_run.probes import PROBES
+from fedloom.audits.of_run.run_audit import run_audit
 from fedloom.rounds.loop import play_round
 
 TINY = {"rounds": 2, "task": {"name": "digits", "clients": 4}, "method": {"name": "fedavg"}}

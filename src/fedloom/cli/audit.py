@@ -18,8 +18,8 @@ from fedloom.cli.terminal.say import say
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fedloom.audit.of_run.result import Audit
-    from fedloom.audit.of_run.schedule import NextCell
+    from fedloom.audits.of_run.result import Audit
+    from fedloom.audits.of_run.schedule import NextCell
 
 
 def run_file(text: str) -> Path:
@@ -95,7 +95,7 @@ def finish_audit(
     began: float | None = None,
 ) -> None:
     """Play what is left of an audit, then print its assessment."""
-    from fedloom.audit.of_run.run_audit import run_audit
+    from fedloom.audits.of_run.run_audit import run_audit
 
     try:
         with _live_table(quiet or as_json) as watch:
@@ -108,7 +108,7 @@ def finish_audit(
 
 
 def _print(found: Audit, folder: Path, as_json: bool) -> None:
-    from fedloom.audit.of_run.run_audit import PAGE
+    from fedloom.audits.of_run.run_audit import PAGE
 
     if as_json:
         say(json.dumps({"folder": str(folder), **found.as_dict(), **notes_entry()}, allow_nan=False))

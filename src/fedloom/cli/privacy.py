@@ -162,8 +162,8 @@ def _audit(trials: int, as_json: bool) -> None:
     """Play all mechanisms and print what was found; one that tells more than it states is exit code 1."""
     import logging
 
-    from fedloom.audit.privacy_audit import AuditRow, audit_privacy
-    from fedloom.audit.privacy_cases import DELTA, privacy_cases
+    from fedloom.audits.privacy_audit import AuditRow, audit_privacy
+    from fedloom.audits.privacy_cases import DELTA, privacy_cases
 
     if not as_json:
         say(f"delta {DELTA:g}, {trials:,} trials of each neighbour, bounds with a confidence of 95 %")

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from fedloom.attacks.reconstruction.gan import GAN
 from fedloom.attacks.reconstruction.gradients import inputs_of, outputs_of
-from fedloom.audit.generators_of_run import GeneratorVisit, with_visits
-from fedloom.audit.reference_classifier import ReferenceClassifier
+from fedloom.audits.generators_of_run import GeneratorVisit, with_visits
+from fedloom.audits.reference_classifier import ReferenceClassifier
 from fedloom.core.task import Task
 from fedloom.files.atomic_write import write_atomic
 from fedloom.reproduce.study import StudyRequest, baseline_score

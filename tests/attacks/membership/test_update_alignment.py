@@ -10,7 +10,7 @@ from fedloom.attacks.membership import update_alignment as module
 from fedloom.attacks.membership.loss_threshold import loss_threshold
 from fedloom.attacks.membership.update_alignment import Whitening, alignment_scores, update_alignment
 from fedloom.attacks.reconstruction.gradients import gradient, inputs_of, sample_gradients
-from fedloom.audit.updates_of_run import updates_of_run
+from fedloom.audits.updates_of_run import updates_of_run
 from fedloom.core.errors import FedloomError
 from support.synthetic import federation
 

@@ -8,7 +8,7 @@ from torch import nn
 
 import fedloom as fl
 from fedloom.attacks.properties.attribute_inference import AttributeGuesses, attribute_inference
-from fedloom.audit.shadow_models import train_on
+from fedloom.audits.shadow_models import train_on
 from fedloom.core.errors import FedloomError
 from fedloom.data.federation import Federation, Ragged
 from support.synthetic import federation

@@ -8,7 +8,7 @@ import torch
 import fedloom as fl
 from fedloom.attacks.measures.guesses import auc
 from fedloom.attacks.properties.property_inference import ServerSamples, property_scores
-from fedloom.audit.updates_of_run import updates_of_run
+from fedloom.audits.updates_of_run import updates_of_run
 from fedloom.core.errors import FedloomError
 from fedloom.data.federation import Ragged
 

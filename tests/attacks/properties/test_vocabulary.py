@@ -5,7 +5,7 @@ import torch
 
 import fedloom as fl
 from fedloom.attacks.properties.vocabulary import embedding_tables, row_moves, token_counts, vocabulary_guesses
-from fedloom.audit.updates_of_run import updates_of_run
+from fedloom.audits.updates_of_run import updates_of_run
 from fedloom.core.errors import FedloomError
 from support import small_flows
 

@@ -6,7 +6,7 @@ import torch
 import fedloom as fl
 from fedloom.attacks.reconstruction.class_fishing import fish
 from fedloom.attacks.reconstruction.gradients import gradient, inputs_of
-from fedloom.audit.leaks_of_run import leaks_of_run
+from fedloom.audits.leaks_of_run import leaks_of_run
 
 WORK = {"epochs": 1, "batch_size": 0, "lr": 0.1}
 

@@ -9,7 +9,7 @@ import torch
 import fedloom as fl
 from fedloom.attacks.reconstruction.gan import GENERATOR, AddedOutput, FrozenModel, shuffled_within_tensors
 from fedloom.attacks.reconstruction.gradients import inputs_of
-from fedloom.audit.generators_of_run import with_visits
+from fedloom.audits.generators_of_run import with_visits
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import generator
 
