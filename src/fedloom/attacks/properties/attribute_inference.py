@@ -86,7 +86,7 @@ def attribute_inference(
     known = [
         torch.cat([_without(rows, columns), _classes(task, at)], 1) for rows, at in ((records, asked), (mine, own))
     ]
-    usual = _imputed(known[1], places, known[0], len(values))
+    usual = _likely_values(known[1], places, known[0], len(values))
     losses = torch.stack([_losses(task, row, records, columns, value, asked) for value in values], 1)
     guessed, imputed = (usual - losses).argmax(1) == truth, usual.argmax(1) == truth
     frequent = truth == int(places.bincount().argmax())
@@ -117,7 +117,7 @@ def _classes(task: Task, positions: Tensor) -> Tensor:
     return torch.nn.functional.one_hot(task.targets(positions), task.federation.classes).float()
 
 
-def _imputed(known: Tensor, values: Tensor, asked: Tensor, number: int) -> Tensor:
+def _likely_values(known: Tensor, values: Tensor, asked: Tensor, number: int) -> Tensor:
     """The logarithm of how likely each value is, without the model: records×values."""
     from sklearn.linear_model import LogisticRegression
 

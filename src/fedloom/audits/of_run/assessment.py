@@ -33,9 +33,9 @@ def paragraphs(audit: Audit) -> tuple[Paragraph, ...]:
     """
     parts = {
         "What was assessed": _scope(audit),
-        "Who could learn what about whom, and how likely": list(_learned(audit)),
-        "Who could make the model wrong": list(_ruined(audit)),
-        "What reduces it": list(_reduced(audit)),
+        "Who could learn what about whom, and how likely": list(_leaks(audit)),
+        "Who could make the model wrong": list(_breaks(audit)),
+        "What reduces it": list(_remedies(audit)),
     }
     return tuple(Paragraph(about, tuple(sentences)) for about, sentences in parts.items() if sentences)
 
@@ -56,7 +56,7 @@ def _scope(audit: Audit) -> list[str]:
     ]
 
 
-def _learned(audit: Audit) -> Iterator[str]:
+def _leaks(audit: Audit) -> Iterator[str]:
     """Who could learn what about whom."""
     found = [one for one in audit.of() if one.kind == "leak" and one.measured]
     learned = [one for one in found if one.unit != "epsilon"]
@@ -76,7 +76,7 @@ def _learned(audit: Audit) -> Iterator[str]:
             yield f"The noise was held against canaries: {sentence(one)}."
 
 
-def _ruined(audit: Audit) -> Iterator[str]:
+def _breaks(audit: Audit) -> Iterator[str]:
     """Who could ruin what."""
     found = [one for one in audit.of() if one.kind == "break" and one.measured]
     told = [one for one in found if one.level != NOTHING][:3]
@@ -88,7 +88,7 @@ def _ruined(audit: Audit) -> Iterator[str]:
         yield f"A fifth of the clients, rounded up, is {ceil(audit.clients / 5)} of {audit.clients} here."
 
 
-def _reduced(audit: Audit) -> Iterator[str]:
+def _remedies(audit: Audit) -> Iterator[str]:
     """What each defence changes, and what it costs."""
     played = [one for one in audit.protections if one.score is not None]
     if not played or played[0].name != CONFIGURED:

@@ -65,7 +65,7 @@ def make_settings(subject: Subject, named: Sequence[str] | None) -> list[RunVari
         raise argument_error("defences", wrong[0], 'give each as text, for instance "aggregation=median"')
     for text in dict.fromkeys(given):
         try:
-            found.append(_setting(subject, text, _defended(subject.values, text)))
+            found.append(_setting(subject, text, _values_with(subject.values, text)))
         except FedloomError as reason:
             raise FedloomError(f"defence {text}: {reason}") from None
     return found
@@ -78,7 +78,7 @@ def _first_possible(subject: Subject, role: str, some: Sequence[str], has: Colle
     reasons = list[str]()
     for text in some:
         try:
-            found = _setting(subject, text, _defended(subject.values, text))
+            found = _setting(subject, text, _values_with(subject.values, text))
         except FedloomError as reason:
             reasons.append(str(reason))
             continue
@@ -106,7 +106,7 @@ def protection_words(prepared: Prepared) -> tuple[str, ...]:
     return tuple(word for word, there in words.items() if there)
 
 
-def _defended(values: Mapping[str, Any], text: str) -> dict[str, Any]:
+def _values_with(values: Mapping[str, Any], text: str) -> dict[str, Any]:
     """The values with the settings of a defence."""
     try:
         parts = shlex.split(text)

@@ -38,8 +38,8 @@ def invert_classes(trial: Trial) -> ProbeOutcome:
         if trial.over():
             raise OutOfTime
         found[label] = invert_class(task, row, label, low=low, high=high)
-    stacked = torch.stack([_centred(means[label]) for label in some])
-    right = [int((stacked @ _centred(found[label])).argmax()) == place for place, label in enumerate(some)]
+    stacked = torch.stack([_without_mean(means[label]) for label in some])
+    right = [int((stacked @ _without_mean(found[label])).argmax()) == place for place, label in enumerate(some)]
     least, most = clopper_pearson(sum(right), len(some))
     names = task.federation.class_names
     shown = some[:SHOWN] if means[some[0]].numel() <= LARGEST else []
@@ -74,7 +74,7 @@ def _class_means(task: Task) -> dict[int, Tensor]:
     }
 
 
-def _centred(image: Tensor) -> Tensor:
+def _without_mean(image: Tensor) -> Tensor:
     """An image as a vector of length 1 around its mean, so that products are correlations."""
     flat = image.flatten().double()
     flat = flat - flat.mean()

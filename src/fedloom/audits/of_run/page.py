@@ -43,7 +43,7 @@ def _body(audit: Audit) -> Iterator[str]:
     yield from _table(audit)
     yield from _costs(audit)
     yield from _pictures(audit)
-    yield from _not_played(audit)
+    yield from _gaps(audit)
     yield from _reading(audit)
     yield "<details><summary>The run, as it was configured</summary>"
     yield f"<pre>{escape(config_toml(audit.config))}</pre></details>"
@@ -182,7 +182,7 @@ def _pictures(audit: Audit) -> Iterator[str]:
         yield "</div>"
 
 
-def _not_played(audit: Audit) -> Iterator[str]:
+def _gaps(audit: Audit) -> Iterator[str]:
     """What was not measured, and why, so that nobody takes it for not found."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for one in audit.findings:

@@ -107,7 +107,7 @@ PROBES: tuple[AuditProbe, ...] = (
     ),
     AuditProbe(
         *("backdoor", "break", "One hostile client", "teaches the model to answer a secret sign as it wants"),
-        *("gained", "more of the images are answered as the attacker wants when they show the sign"),
+        *("gained", "of the images are answered as the attacker wants only because they show the sign"),
         *(poison("backdoor", one_replacement), takeover),
         attack="backdoor",
     ),
@@ -178,7 +178,7 @@ PROBES: tuple[AuditProbe, ...] = (
 )
 
 
-def _listed(name: str, who: str, what: str, reason: str, attack: str = "") -> AuditProbe:
+def _unplayable(name: str, who: str, what: str, reason: str, attack: str = "") -> AuditProbe:
     """An attack that an audit cannot play by itself, so that nobody takes it for not found."""
 
     def refuse(_: Trial) -> ProbeOutcome:
@@ -189,16 +189,16 @@ def _listed(name: str, who: str, what: str, reason: str, attack: str = "") -> Au
 
 
 LISTED: tuple[AuditProbe, ...] = (
-    _listed(
+    _unplayable(
         *("property inference", LOOKING, "learns what a client's samples have in common"),
         "somebody has to name the property, and give the server samples with it and without: property_scores of "
         "the Attacks page does it.",
     ),
-    _listed(
+    _unplayable(
         *("attribute inference", ANYBODY, "guesses a sensitive column of a known record"),
         "somebody has to name the sensitive column: attribute_inference of the Attacks page does it.",
     ),
-    _listed(
+    _unplayable(
         *("gan", "One client", "learns to make images from the models that it gets"),
         "what the generator makes stays with the client, and a run has no number of it: generators_of_run of "
         "the Attacks page has the images.",
@@ -210,10 +210,10 @@ LISTED: tuple[AuditProbe, ...] = (
 def all_probes() -> tuple[AuditProbe, ...]:
     """The entries, every other registered attack, and what is only listed."""
     known = {probe.attack for probe in (*PROBES, *LISTED)}
-    return (*PROBES, *(_of_registered(name) for name in ATTACKS if name not in known), *LISTED)
+    return (*PROBES, *(_registered_probe(name) for name in ATTACKS if name not in known), *LISTED)
 
 
-def _of_registered(name: str) -> AuditProbe:
+def _registered_probe(name: str) -> AuditProbe:
     """The probe of an attack that has no entry."""
     if issubclass(ATTACKS[name], ServerAttack):
         found = ("The server", "rebuilds training samples of clients", "rebuilt", REBUILT)

@@ -96,9 +96,9 @@ class Schedule:
             yield [one]
         for seed in seeds[1:]:
             for probe in (PLAIN, *self.probes):
-                yield [one for one in self._cells(seed) if one[1] is probe and self._was_measured(one[0])]
+                yield [one for one in self._cells(seed) if one[1] is probe and self._is_measured(one[0])]
 
-    def _was_measured(self, cell: Cell) -> bool:
+    def _is_measured(self, cell: Cell) -> bool:
         """Whether a cell was measured with the first seed."""
         first = self.results.get(replace(cell, seed=self.subject.seed))
         return first is not None and first.status == "measured"
@@ -109,7 +109,7 @@ class Schedule:
         missing = {
             (cell.probe, seed)
             for cell in self.results
-            if cell.seed == first and self._was_measured(cell)
+            if cell.seed == first and self._is_measured(cell)
             for seed in range(first + 1, first + SEEDS)
             if replace(cell, seed=seed) not in self.results
         }
