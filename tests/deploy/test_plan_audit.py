@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.plan_audit import find_weaknesses
@@ -112,3 +114,17 @@ def test_a_folder_without_a_plan_is_refused(tmp_path):
     (tmp_path / "deploy.toml").write_bytes(to_toml(ServerSettings(sites=["a"])))
     with pytest.raises(FedloomError, match=r"has no config\.toml"):
         find_weaknesses(tmp_path)
+
+
+def test_code_that_a_plan_names_runs_only_if_it_is_trusted(tmp_path):
+    folder, own, ran = server_folder(tmp_path / "server"), tmp_path / "own.py", tmp_path / "ran"
+    own.write_text(
+        f"import pathlib\nimport fedloom as fl\npathlib.Path({str(ran)!r}).touch()\nclass Mine(fl.FedAvg): ...\n"
+    )
+    config = tomllib.loads((folder / "config.toml").read_text())
+    (folder / "config.toml").write_bytes(tomli_w.dumps({**config, "method": {"name": f"{own}:Mine"}}).encode())
+    with pytest.raises(FedloomError, match="--trust"):
+        find_weaknesses(folder)
+    assert not ran.exists()
+    assert find_weaknesses(folder, (str(own),))
+    assert ran.exists()

@@ -50,7 +50,8 @@ def test_with_nobody_hostile_a_run_is_the_plain_run_to_the_byte(task, plain, tmp
 @pytest.mark.slow
 @pytest.mark.parametrize("attack", ATTACKS_BY_CLIENTS)
 def test_workers_and_a_stop_in_the_midst_of_an_attack_change_no_byte(task, plain_row, tmp_path, attack):
-    run = {"rounds": 4, "adversary": {"name": attack, "fraction": 0.5, "start": 2, "stop": 3}}
+    seen = {"variant": "original", "steps": 3} if attack == "gan" else {}  # its others change nothing for anybody else
+    run = {"rounds": 4, "adversary": {"name": attack, "fraction": 0.5, "start": 2, "stop": 3, **seen}}
     whole = fl.run(task, "fedavg", out=tmp_path / "whole", **run)
     two = fl.run(task, "fedavg", workers=2, **run)
     assert whole.row.equal(two.row)
