@@ -180,7 +180,7 @@ from fedloom.privacy.svt import SVT as SVT
 from fedloom.rounds.early_stopping import EarlyStopping
 from fedloom.runs.plans.advise.advice import Advice as Advice
 from fedloom.runs.plans.advise.halving import Move
-from fedloom.runs.plans.plan import TaskOf
+from fedloom.runs.plans.members import TaskOf
 from fedloom.runs.plans.sweep import Sweep as Sweep
 from fedloom.runs.results.history import History as History
 from fedloom.runs.runner import Observer

@@ -8,7 +8,7 @@ from fedloom.reproduce.fedlid_claims import label_findings, pretraining_findings
 from fedloom.reproduce.fedlid_studies import LABEL_CASES, SERVER_CASES, case_members, start_members
 from fedloom.reproduce.fedlid_study_runs import FEDLID, LidResult
 from fedloom.reproduce.study import StudyFinding, StudyRequest
-from fedloom.runs.plans.plan import Member
+from fedloom.runs.plans.members import Member
 
 
 def measured(members: list[Member], after: float = 0.3, received: float = 0.3, **better: float):

@@ -18,7 +18,7 @@ from fedloom.reproduce.fedlid_study_runs import FEDCA, FEDLID, LidResult
 from fedloom.reproduce.published_tables import published
 from fedloom.reproduce.studies import STUDIES
 from fedloom.reproduce.study import StudyRequest
-from fedloom.runs.plans.plan import Member
+from fedloom.runs.plans.members import Member
 from support.paths import DATA_FOLDER
 
 NAMES = ("fedlid-server", "fedlid-labels", "fedlid-pretraining")

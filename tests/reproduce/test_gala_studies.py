@@ -23,7 +23,7 @@ from fedloom.reproduce.gala_study_runs import (
 from fedloom.reproduce.published_tables import published
 from fedloom.reproduce.studies import STUDIES
 from fedloom.reproduce.study import StudyRequest
-from fedloom.runs.plans.plan import RunFactory
+from fedloom.runs.plans.members import RunFactory
 from support.paths import DATA_FOLDER
 
 ROWS = [

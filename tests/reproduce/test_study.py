@@ -21,7 +21,7 @@ from fedloom.reproduce.study import (
     mean_text,
     run_study,
 )
-from fedloom.runs.plans.plan import Member
+from fedloom.runs.plans.members import Member
 from fedloom.runs.results.history import History
 
 TABLE = StudyTable("t", ("a", "b"), (("1", "2"),))

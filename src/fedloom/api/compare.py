@@ -19,7 +19,8 @@ from fedloom.reports.run_page import write_report
 from fedloom.reports.summary_table import baseline_rows, cell_text, summary
 from fedloom.reports.verdict import evidence, verdict
 from fedloom.runs.plans.compare import PLAN, make_plan, prolong_comparison, run_comparison, write_comparison
-from fedloom.runs.plans.plan import ObserversOf, RunFactory, TaskOf, TaskSource, read_plan
+from fedloom.runs.plans.members import ObserversOf, RunFactory, TaskOf
+from fedloom.runs.plans.plan import TaskSource, read_plan
 from fedloom.runs.results.history import History
 from fedloom.runs.results.summaries import common_score
 from fedloom.runs.run import warn_if_stopped
@@ -129,7 +130,8 @@ def compare(
     make_trackers(track if folder is None else (), folder, "")  # refuses trackers without a folder
     if folder is not None:
         plan = write_comparison(folder, plan, source.is_named, source.of_seed, objects)
-    found = _finish(folder, plan, _with_trackers(lambda *_: watch, folder, track), source.of_seed, objects=objects)
+    runs = RunFactory(source.of_seed)
+    found = _finish(folder, plan, _with_trackers(lambda *_: watch, folder, track), runs, objects)
     warn_if_stopped(history for histories in found.values() for history in histories)
     return found
 
@@ -141,6 +143,7 @@ def resume_comparison(
     task: Task | TaskOf | None = None,
     observers_of: ObserversOf = lambda *_: (),
     track: Sequence[str] = (),
+    cores: int | None = None,
 ) -> Comparison:
     """Run the unfinished runs of the comparison in a folder, and write its report.
 
@@ -150,24 +153,26 @@ def resume_comparison(
         task: The task, if it is a Python object.
         observers_of: The observers of the run of a method with a seed.
         track: Trackers that get every metric too.
+        cores: How many cores it uses; None: as many as its runs have workers.
     """
     plan = read_plan(folder, PLAN, has_task=task is not None)
     task_of = None if task is None else TaskSource.of(task).of_seed
     if changes.rounds is not None:
         plan = prolong_comparison(folder, plan, changes.rounds, task_of)
-    return _finish(folder, plan, _with_trackers(observers_of, folder, track), task_of, changes.workers)
+    return _finish(
+        folder, plan, _with_trackers(observers_of, folder, track), RunFactory(task_of, changes.workers, cores=cores)
+    )
 
 
 def _finish(
     folder: Path | None,
     plan: Mapping[str, Any],
     observers_of: ObserversOf,
-    task_of: TaskOf | None,
-    workers: int | None = None,
+    factory: RunFactory,
     objects: Mapping[str, Algorithm] | None = None,
 ) -> Comparison:
     """Run what is left of a comparison; with a folder, write its report."""
-    runs = run_comparison(folder, plan, observers_of, RunFactory(task_of, workers), objects)
+    runs = run_comparison(folder, plan, observers_of, factory, objects)
     found = Comparison(runs, folder, plan.get("reach"))
     if folder is not None and any(history.metric_names for some in found.values() for history in some):
         write_report(found, folder / "report.html")

@@ -16,7 +16,8 @@ from fedloom.registry.code_consent import trust_changed_code
 from fedloom.registry.setting_arguments import documents_settings
 from fedloom.registry.validation import validate
 from fedloom.runs.plans.compare import PLAN
-from fedloom.runs.plans.plan import PLAN_FILES, TaskOf
+from fedloom.runs.plans.members import TaskOf
+from fedloom.runs.plans.plan import PLAN_FILES
 from fedloom.runs.results.history import History
 from fedloom.runs.resume import resume_run
 from fedloom.runs.run import warn_if_stopped

@@ -58,10 +58,11 @@ def finish_advice(
     """Run the rest of the tournament, then print the advice and write its report."""
     from fedloom.reports.advice_page import write_advice_page
     from fedloom.runs.plans.advise.advise import run_advice
+    from fedloom.runs.plans.members import cores_for
 
     try:
         with _live_table(60 * minutes, quiet or as_json) as watch:
-            advice = run_advice(values, minutes, methods, folder, watch=watch)
+            advice = run_advice(values, minutes, methods, folder, watch=watch, cores=cores_for(values, None))
         say_notes()
     except KeyboardInterrupt:
         say(f"stopped: continue with  fedloom resume {folder}", err=True)

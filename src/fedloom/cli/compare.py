@@ -95,6 +95,7 @@ def finish_comparison(
     from fedloom.cli.terminal.live import LiveTable, planned_score
     from fedloom.config.schema import RunConfig
     from fedloom.runs.plans.compare import PLAN
+    from fedloom.runs.plans.members import cores_for
     from fedloom.runs.plans.plan import read_plan
     from fedloom.runs.results.summaries import common_score
 
@@ -104,7 +105,11 @@ def finish_comparison(
     try:
         with LiveTable(plan["methods"], plan["seeds"], planned, quiet or as_json, score=planned_score(plan)) as live:
             found = resume_comparison(
-                folder, changes, observers_of=lambda spec, seed: [live.observer(spec, seed)], track=track
+                folder,
+                changes,
+                observers_of=lambda spec, seed: [live.observer(spec, seed)],
+                track=track,
+                cores=cores_for(plan["config"], changes.workers),
             )
     except KeyboardInterrupt:
         say(f"stopped: continue with  fedloom resume {folder}", err=True)

@@ -42,6 +42,7 @@ def reproduce(
     from fedloom.core.errors import unknown
     from fedloom.reproduce.studies import STUDIES
     from fedloom.reproduce.study import StudyRequest, run_study
+    from fedloom.runs.plans.side_by_side import usable_cores
 
     if name is None:
         _list()
@@ -51,7 +52,9 @@ def reproduce(
     study = STUDIES[name]
     corpus = data or (study.data[0] if study.data else "")
     folder = out or Path("runs") / (f"{name}-{corpus}" if corpus else name)
-    plan = StudyRequest(study.seeds if seeds is None else seeds, folder, workers or 1, corpus, tuple(settings or ()))
+    plan = StudyRequest(
+        study.seeds if seeds is None else seeds, folder, workers or usable_cores(), corpus, tuple(settings or ())
+    )
     rounds = {member.label: int(member.values.get("rounds", RunConfig().rounds)) for member in study.members(plan)}
     with LiveTable(list(rounds), plan.seeds, rounds, quiet or as_json, what="run") as live:
         outcome = run_study(study, plan.with_observers(lambda label, seed: [live.observer(label, seed)]))

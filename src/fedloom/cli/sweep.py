@@ -71,7 +71,8 @@ def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) 
     from fedloom.cli.terminal.live import LiveTable, planned_score
     from fedloom.config.schema import RunConfig
     from fedloom.reports.sweep_page import write_sweep_page
-    from fedloom.runs.plans.plan import RunFactory, read_plan
+    from fedloom.runs.plans.members import RunFactory, cores_for
+    from fedloom.runs.plans.plan import read_plan
     from fedloom.runs.plans.sweep import PLAN, members, run_sweep
 
     plan = read_plan(folder, PLAN)
@@ -80,7 +81,7 @@ def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) 
     try:
         score = planned_score(plan)
         with LiveTable(list(rounds), plan["seeds"], rounds, quiet or as_json, "combination", score) as live:
-            runs = RunFactory(workers=workers)
+            runs = RunFactory(workers=workers, cores=cores_for(plan["config"], workers))
             swept = run_sweep(folder, plan, lambda name, seed: [live.observer(name, seed)], runs)
     except KeyboardInterrupt:
         say(f"stopped: continue with  fedloom resume {folder}", err=True)

@@ -15,7 +15,7 @@ from typing import Any
 from fedloom.core.errors import FedloomError
 from fedloom.reproduce.robust_studies import ALIKE, DIFFERENT, SCORE, Defence, Threat, setting_of
 from fedloom.reproduce.study import BASELINE, StudyRequest, StudyTable, baseline_score, mean_text
-from fedloom.runs.plans.plan import Member, folder_name
+from fedloom.runs.plans.members import Member, folder_name
 from fedloom.runs.results.history import History
 
 SHARE = 0.2

@@ -34,7 +34,7 @@ from fedloom.reproduce.study import (
     ahead_finding,
     mean_text,
 )
-from fedloom.runs.plans.plan import Member
+from fedloom.runs.plans.members import Member
 
 MEAN = Defence("mean")
 PLAIN = tuple(rule for rule in RULES if rule.bucket == 1 and not rule.before and rule != MEAN)

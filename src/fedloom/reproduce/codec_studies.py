@@ -24,7 +24,7 @@ from fedloom.reproduce.study import (
     ahead_finding,
     mean_text,
 )
-from fedloom.runs.plans.plan import Member, folder_name
+from fedloom.runs.plans.members import Member, folder_name
 from fedloom.runs.results.history import History
 
 CLIENTS, ALPHA, PER_ROUND, ROUNDS, STEPS = 20, 1.0, 4, 30, 10

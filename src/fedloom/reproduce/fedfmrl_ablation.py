@@ -37,7 +37,7 @@ from fedloom.reproduce.fedfmrl_study_runs import (
 )
 from fedloom.reproduce.published_tables import published
 from fedloom.reproduce.study import StudyFinding, StudyOutcome, StudyRequest, StudyTable, ahead_finding, mean_text
-from fedloom.runs.plans.plan import Member
+from fedloom.runs.plans.members import Member
 
 ISOLATED, LABELS, FEDAVG, MEAN, MEAN_MS, MIX, MIX_RAW, MIX_LABEL, MIX_FAST, MIX_MS = (
     "isolated",

@@ -22,7 +22,7 @@ from fedloom.reproduce.fedfmrl_study_runs import (
     servers_of,
 )
 from fedloom.reproduce.study import StudyFinding, StudyOutcome, StudyRequest, StudyTable, ahead_finding, mean_text
-from fedloom.runs.plans.plan import Member, folder_name
+from fedloom.runs.plans.members import Member, folder_name
 
 SKEWS = (0.3, 100.0)
 ROUNDS, EPOCHS, DISTILLATION_EPOCHS = 6, 3, 1

@@ -36,7 +36,7 @@ from fedloom.reproduce.fedfmrl_study_runs import (
 )
 from fedloom.reproduce.published_tables import published
 from fedloom.reproduce.study import Study, StudyFinding, StudyOutcome, StudyRequest, StudyTable
-from fedloom.runs.plans.plan import Member
+from fedloom.runs.plans.members import Member
 
 SCHEMES = ("A", "A-normalised", "B", "C", "mean")
 ALPHAS = ("closed-form", "gaussian", "learned")

@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from fedloom.reproduce.study import BASELINE, StudyFinding, StudyRequest, ahead_finding, baseline_score, mean_text
-from fedloom.runs.plans.plan import Member, folder_name
+from fedloom.runs.plans.members import Member, folder_name
 from fedloom.runs.results.history import History
 
 CLIENTS, ROUNDS, EPOCHS, DISTILLATION_EPOCHS, SERVER_EPOCHS = 5, 2, 6, 3, 2

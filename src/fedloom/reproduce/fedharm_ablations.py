@@ -37,7 +37,7 @@ from fedloom.reproduce.study import (
     baseline_score,
     mean_text,
 )
-from fedloom.runs.plans.plan import Member
+from fedloom.runs.plans.members import Member
 
 
 def _ablation_cells(request: StudyRequest) -> dict[tuple[str, int], Member]:

@@ -51,7 +51,7 @@ from fedloom.reproduce.study import (
 )
 from fedloom.reproduce.testability import claim_above
 from fedloom.reproduce.tuning import TUNING_SEED, Candidates, choose_rates, tuning_members
-from fedloom.runs.plans.plan import Member
+from fedloom.runs.plans.members import Member
 
 
 def _candidates(request: StudyRequest) -> Candidates:

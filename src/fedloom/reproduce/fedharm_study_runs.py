@@ -20,7 +20,7 @@ from fedloom.models import build
 from fedloom.registry.spec import split_spec
 from fedloom.reproduce.published_tables import published
 from fedloom.reproduce.study import StudyRequest
-from fedloom.runs.plans.plan import Member, folder_name
+from fedloom.runs.plans.members import Member, folder_name
 from fedloom.runs.results.history import History
 
 SCORE, TRAINED = "client_model/own_test/accuracy/mean", "trained_model/own_test/accuracy/mean"

@@ -58,7 +58,7 @@ from fedloom.reproduce.study import (
     mean_text,
 )
 from fedloom.reproduce.tuning import TUNING_SEED, choose_rates, tuning_members
-from fedloom.runs.plans.plan import Member, folder_name
+from fedloom.runs.plans.members import Member, folder_name
 
 SERVER_CASES = tuple((method, ALL_LABELS) for method in (FEDAVG, *SUPERVISED, FEDLID))
 LABEL_CASES = (

@@ -14,7 +14,7 @@ from typing import Any
 
 from fedloom.reproduce.study import StudyRequest, baseline_score
 from fedloom.reproduce.tuning import Candidates
-from fedloom.runs.plans.plan import Member, folder_name
+from fedloom.runs.plans.members import Member, folder_name
 from fedloom.runs.results.history import History
 
 CLIENTS, ROUNDS, SERVER_EPOCHS, PRETRAINING_EPOCHS = 10, 4, 2, 8

@@ -47,7 +47,7 @@ from fedloom.reproduce.study import (
     StudyTable,
     mean_text,
 )
-from fedloom.runs.plans.plan import Member
+from fedloom.runs.plans.members import Member
 
 FINE_TUNING, REHEARSAL, JOINT = "fine-tuning (FedAvg)", "FedAvg with exemplars", "joint training"
 STREAM: Mapping[str, dict[str, Any]] = {

@@ -17,7 +17,7 @@ from statistics import fmean
 from typing import Any
 
 from fedloom.reproduce.study import BASELINE, StudyFinding, StudyRequest, ahead_finding, baseline_score, mean_text
-from fedloom.runs.plans.plan import Member, folder_name
+from fedloom.runs.plans.members import Member, folder_name
 from fedloom.runs.results.history import History
 
 CLIENTS, IMAGES, FEW_IMAGES, TASKS = 5, 800, 600, 5

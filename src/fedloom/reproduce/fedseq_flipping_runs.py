@@ -17,7 +17,7 @@ from typing import Any
 
 from fedloom.reproduce.robust_studies import Defence, Threat
 from fedloom.reproduce.study import StudyRequest, baseline_score
-from fedloom.runs.plans.plan import Member, folder_name
+from fedloom.runs.plans.members import Member, folder_name
 from fedloom.runs.results.history import History
 
 CLIENTS, CHAIN, PART = 100, 5, 0.5

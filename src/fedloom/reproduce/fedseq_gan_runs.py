@@ -26,7 +26,7 @@ from fedloom.audits.reference_classifier import ReferenceClassifier
 from fedloom.core.task import Task
 from fedloom.files.atomic_write import write_atomic
 from fedloom.reproduce.study import StudyRequest, baseline_score
-from fedloom.runs.plans.plan import Member, RunFactory, folder_name
+from fedloom.runs.plans.members import Member, RunFactory, folder_name
 from fedloom.runs.runner import execute
 
 CLIENTS, CHAIN, PART, ROUNDS = 20, 4, 0.5, 30

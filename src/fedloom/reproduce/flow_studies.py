@@ -33,7 +33,7 @@ from fedloom.reproduce.study import (
     gaps_of,
     mean_text,
 )
-from fedloom.runs.plans.plan import Member
+from fedloom.runs.plans.members import Member
 from fedloom.runs.results.history import History
 
 ALL = ("Local", "Central", "FedAvg", "FedBABU", "FedRep", "LG-FedAvg", "AvgLG", "Dual")

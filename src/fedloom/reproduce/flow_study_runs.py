@@ -17,7 +17,7 @@ from typing import Any
 from fedloom.config.method_spec import with_method
 from fedloom.core.errors import FedloomError
 from fedloom.reproduce.study import StudyFinding, StudyTable, ahead_finding, mean_text
-from fedloom.runs.plans.plan import Member, folder_name
+from fedloom.runs.plans.members import Member, folder_name
 from fedloom.runs.results.baselines import baselines_of_runs
 from fedloom.runs.results.history import History
 from fedloom.tasks.flows.synthetic.client_sizes import thresholds

@@ -15,7 +15,7 @@ from fedloom.config.resolve import method_from_config
 from fedloom.reproduce.published_tables import published
 from fedloom.reproduce.study import BASELINE, StudyRequest
 from fedloom.runs.folder.load_config import load_config
-from fedloom.runs.plans.plan import Member, RunFactory, folder_name
+from fedloom.runs.plans.members import Member, RunFactory, folder_name
 from fedloom.runs.prepare import prepare
 from fedloom.runs.results.history import History
 from fedloom.runs.results.summaries import GLOBAL

@@ -27,7 +27,7 @@ from fedloom.reproduce.study import (
     ahead_finding,
     mean_text,
 )
-from fedloom.runs.plans.plan import Member, folder_name
+from fedloom.runs.plans.members import Member, folder_name
 from fedloom.runs.results.history import History
 from fedloom.runs.results.summaries import CLIENTS, GLOBAL
 

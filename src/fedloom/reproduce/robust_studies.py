@@ -27,7 +27,7 @@ from fedloom.reproduce.study import (
     gaps_of,
     mean_text,
 )
-from fedloom.runs.plans.plan import Member, folder_name
+from fedloom.runs.plans.members import Member, folder_name
 from fedloom.runs.results.history import History
 
 CLIENTS, ROUNDS, STEPS = 30, 12, 8

@@ -20,7 +20,7 @@ import numpy as np
 from fedloom.config.resolve import override
 from fedloom.core.errors import FedloomError
 from fedloom.files.atomic_write import write_atomic
-from fedloom.runs.plans.plan import Member, ObserversOf, RunFactory, run_members
+from fedloom.runs.plans.members import Member, ObserversOf, RunFactory, run_members
 from fedloom.runs.results.history import History
 from fedloom.runs.results.significance import LEAST_SEEDS, half_width
 
@@ -110,7 +110,7 @@ class StudyRequest:
             may_stop: Whether runs may stop early.
             only_seed: The only seed, instead of those of the study.
         """
-        factory = RunFactory(workers=self.workers, kept_tasks=2)
+        factory = RunFactory(kept_tasks=2, cores=self.workers)
         seeds = range(self.seeds) if only_seed is None else range(only_seed, only_seed + 1)
         found = run_members(self.out, self.changed(members), seeds, self.watch, factory)
         for label, histories in found.items():

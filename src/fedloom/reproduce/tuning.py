@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedloom.reproduce.study import StudyRequest
-from fedloom.runs.plans.plan import Member, folder_name
+from fedloom.runs.plans.members import Member, folder_name
 
 TUNING_SEED = 1000
 """The seed of the runs that choose: not among those that a table reports."""

@@ -7,17 +7,8 @@ import pytest
 import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.files.formats import SETTINGS
-from fedloom.runs.plans.plan import (
-    Member,
-    RunFactory,
-    folder_name,
-    is_finished,
-    load_plan,
-    read_plan,
-    run_member,
-    run_members,
-    write_plan,
-)
+from fedloom.runs.plans.members import Member, RunFactory, folder_name, is_finished, run_member, run_members
+from fedloom.runs.plans.plan import load_plan, read_plan, write_plan
 from support.synthetic import federation, mlp
 
 

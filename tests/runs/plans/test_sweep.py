@@ -9,7 +9,7 @@ import pytest
 import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.registry.validation import read_toml
-from fedloom.runs.plans import plan
+from fedloom.runs.plans import members
 from fedloom.runs.plans import sweep as s
 from support.synthetic import federation, mlp
 
@@ -90,8 +90,8 @@ def test_a_stopped_sweep_goes_on_to_the_same_bytes(task, tmp_path, monkeypatch):
             raise KeyboardInterrupt
         return real(*arguments)
 
-    real = plan.run_member
-    monkeypatch.setattr(plan, "run_member", stop_at_fourth_run)
+    real = members.execute
+    monkeypatch.setattr(members, "execute", stop_at_fourth_run)
     with pytest.raises(KeyboardInterrupt):
         fl.sweep(task, out=tmp_path / "cut", **how)
     monkeypatch.undo()

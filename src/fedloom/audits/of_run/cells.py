@@ -16,7 +16,7 @@ from typing import Any, Literal
 from fedloom.audits.of_run.probe import Measure, ProbeOutcome, Sample
 from fedloom.files.atomic_write import write_private
 from fedloom.files.json_text import parse_json
-from fedloom.runs.plans.plan import folder_name
+from fedloom.runs.plans.members import folder_name
 
 Status = Literal["measured", "refused", "broke"]
 CELLS = "cells"

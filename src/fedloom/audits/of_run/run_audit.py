@@ -39,7 +39,8 @@ from fedloom.registry.setting_arguments import documents_settings
 from fedloom.rounds.score import score_of
 from fedloom.runs.folder.folder_lock import lock_folder
 from fedloom.runs.plans.advise.halving import Budget
-from fedloom.runs.plans.plan import TaskOf, TaskSource, write_plan
+from fedloom.runs.plans.members import TaskOf
+from fedloom.runs.plans.plan import TaskSource, write_plan
 from fedloom.runs.prepare import Prepared
 from fedloom.runs.results.history import History
 from fedloom.runs.run import method_section

@@ -28,7 +28,7 @@ from fedloom.rounds.evaluation import score_models
 from fedloom.rounds.loop import is_over, play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.rounds.score import Score, score_of
-from fedloom.runs.plans.plan import Member, RunFactory, TaskOf
+from fedloom.runs.plans.members import Member, RunFactory, TaskOf
 from fedloom.runs.prepare import Prepared
 from fedloom.training.threads import single_thread
 

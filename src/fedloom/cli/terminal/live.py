@@ -43,6 +43,8 @@ class LiveTable:
         self.seeds, self.what, self.began, self.touched = seeds, what, time.monotonic(), 0
         self.rounds = dict.fromkeys(methods, rounds) if isinstance(rounds, int) else rounds
         self.rows: dict[str, dict[str, Any]] = {method: {"seed": 0, "round": 0, "touched": 0} for method in methods}
+        self.reached: dict[tuple[str, int], int] = {}
+        """The newest round of each run; several go on at once."""
         console = PlainConsole(stderr=True)
         self.live: Live | None = None
         if console.is_terminal and not quiet:
@@ -65,10 +67,12 @@ class LiveTable:
         """An observer that keeps a method's row up to date."""
         row = self.rows[method]
         row.update(seed=row["seed"] + 1, round=0, number=seed)
+        self.reached[method, seed] = 0
 
         def observe(record: dict[str, Any]) -> None:
             self.touched += 1
             row.update(round=record["round"], touched=self.touched)
+            self.reached[method, seed] = record["round"]
             row.update({name: value for name, value in record["metrics"].items() if name in self.names})
             if self.live is not None:
                 self.live.update(self.table(), refresh=True)
@@ -79,8 +83,7 @@ class LiveTable:
         """The current table."""
         from rich.table import Table
 
-        done = sum(self.rounds[name] * max(row["seed"] - 1, 0) + row["round"] for name, row in self.rows.items())
-        share = done / (self.seeds * sum(self.rounds.values()))
+        share = sum(self.reached.values()) / (self.seeds * sum(self.rounds.values()))
         left = (time.monotonic() - self.began) * (1 - share) / share if share else 0.0
         newest = sorted(self.rows, key=lambda name: -self.rows[name]["touched"])[:MOST_ROWS]
         more = f"; {len(newest)} of {len(self.rows)} shown" if len(newest) < len(self.rows) else ""

@@ -21,19 +21,8 @@ from fedloom.rounds.score import score_of
 from fedloom.runs.folder.old_folders import refuse_other_version
 from fedloom.runs.more_rounds import refuse_if_rounds_matter
 from fedloom.runs.plans import sweep
-from fedloom.runs.plans.plan import (
-    Member,
-    ObserversOf,
-    RunFactory,
-    TaskOf,
-    first_seed,
-    folder_name,
-    is_finished,
-    load_plan,
-    run_members,
-    seeds_of,
-    write_plan,
-)
+from fedloom.runs.plans.members import Member, ObserversOf, RunFactory, TaskOf, folder_name, is_finished, run_members
+from fedloom.runs.plans.plan import first_seed, load_plan, seeds_of, write_plan
 from fedloom.runs.results.history import History
 from fedloom.runs.run import method_section
 

@@ -11,16 +11,13 @@ from __future__ import annotations
 import inspect
 import logging
 import tomllib
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, is_dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import fedloom
-from fedloom.config.resolve import method_from_config, resolve, task_from_config
 from fedloom.config.schema import RunConfig, to_toml
-from fedloom.config.settings import DEFAULT_ROUNDS
-from fedloom.core.algorithm import Algorithm, exchanges
 from fedloom.core.errors import FedloomError, unwritable
 from fedloom.core.task import Task, check_task
 from fedloom.files.atomic_write import write_atomic
@@ -29,14 +26,9 @@ from fedloom.registry.code_consent import NOTE, code_notes, refuse_changed_code,
 from fedloom.registry.kinds import PARTS
 from fedloom.registry.plain_values import hyperparameters, without_none
 from fedloom.registry.validation import read_toml
-from fedloom.runs.folder.fingerprint import TO_RUN_ANYWAY, fingerprint, refuse_other_task
-from fedloom.runs.folder.load_config import load_config_to_resume
-from fedloom.runs.folder.manifest import Damaged
 from fedloom.runs.folder.old_folders import refuse_other_version, with_new_keys
-from fedloom.runs.prepare import Prepared, prepare
-from fedloom.runs.results.history import History
+from fedloom.runs.plans.members import TaskOf
 from fedloom.runs.run import task_section
-from fedloom.runs.runner import Observer, execute, resume
 
 log = logging.getLogger("fedloom")
 PLAN_FILES = {
@@ -54,99 +46,6 @@ KEYS: dict[str, dict[str, type]] = {
 """What the plans of every version have."""
 VALID_SHARE = 0.2
 """The share of clients' samples that plans set aside for validation where there is no test share to go by."""
-ObserversOf = Callable[[str, int], Sequence[Observer]]
-"""The observers for the run of a member (by its label) with a seed."""
-TaskOf = Callable[[int], Task]
-"""A function from a seed to a task, for tasks that are Python objects and that no config can build."""
-
-
-@dataclass(frozen=True)
-class Member:
-    """One config that is run with every seed."""
-
-    label: str
-    folder_name: str
-    """The name of its runs' folders, without the seed."""
-    values: Mapping[str, Any]
-    """The values of its config."""
-    method: Algorithm | None = None
-    """The method, if it is a Python object that the values cannot name."""
-
-    @property
-    def rounds(self) -> int:
-        """How many rounds its runs have."""
-        return int(self.values.get("rounds", DEFAULT_ROUNDS))
-
-    def folder(self, plan_folder: Path, seed: int) -> Path:
-        """The folder of its run with a seed."""
-        return plan_folder / f"{self.folder_name}-seed{seed}"
-
-
-@dataclass
-class RunFactory:
-    """Prepares the runs of members. Runs on the same data share a task; the ``kept_tasks`` newest stay in memory."""
-
-    task_of: TaskOf | None = None
-    workers: int | None = None
-    task_view: Callable[[Task], Task] = lambda task: task
-    """Applied to a task before a run uses it."""
-    kept_tasks: int = 1
-    tasks: list[tuple[Any, Task]] = field(default_factory=list)
-
-    def prepare(self, member: Member, seed: int, folder: Path | None = None) -> Prepared:
-        """Prepare a member's run with a seed; ``folder`` is the run's folder if the run is to be resumed."""
-        given = None if self.task_of is None else self._task_object(seed)
-        unnamed = None if given is None or given.is_named else given
-        if folder is None:
-            section = {} if given is None else {"task": task_section(given)}
-            config = resolve({**member.values, **section, "seed": seed}, task=unnamed)
-        else:
-            config = load_config_to_resume(folder, task=unnamed, method=member.method)
-            config = config.model_copy(update={"rounds": max(config.rounds, member.rounds)})
-        if self.workers is not None:
-            config = config.model_copy(update={"workers": self.workers})
-        task = self.task(config) if given is None else given
-        if folder is None and "task" in config.made_by and seed == member.values.get("seed", RunConfig().seed):
-            refuse_other_task(config.made_by, fingerprint(task), "the run of the config file", TO_RUN_ANYWAY)
-        algorithm = member.method or method_from_config(config)
-        return prepare(self.task_view(task), algorithm, without_idle_parts(config, algorithm))
-
-    def task(self, config: RunConfig) -> Task:
-        """The task that a config names."""
-        return self._find_or_make((config.seed, config.task), lambda: task_from_config(config))
-
-    def _task_object(self, seed: int) -> Task:
-        task_of = self.task_of
-        if task_of is None:
-            raise AssertionError("the task is not a Python object")
-        return self._find_or_make(seed, lambda: task_of(seed))
-
-    def _find_or_make(self, key: Any, make: Callable[[], Task]) -> Task:
-        known = next((task for other, task in self.tasks if other == key), None)
-        if known is None:
-            del self.tasks[: max(0, len(self.tasks) - self.kept_tasks + 1)]
-            known = make()
-            self.tasks.append((key, known))
-        return known
-
-
-def without_idle_parts(config: RunConfig, algorithm: Algorithm) -> RunConfig:
-    """The config without the parts that act on updates, for a baseline whose clients send none.
-
-    Local and centralised training are compared with methods that have a channel or another aggregator; they would be
-    the same with them. An attack on data stays.
-    """
-    if exchanges(algorithm):
-        return config
-    idle: dict[str, Any] = {
-        "channel": [],
-        "downlink": None,
-        "federated_dropout": None,
-        "aggregation": RunConfig().aggregation,
-    }
-    if config.adversary is not None and not config.adversary.acts_on_data:
-        idle["adversary"] = None
-    return config.model_copy(update=idle)
 
 
 @dataclass(frozen=True)
@@ -285,44 +184,3 @@ def first_seed(plan: Mapping[str, Any]) -> int:
 def seeds_of(plan: Mapping[str, Any]) -> range:
     """The seeds of a plan."""
     return range(first_seed(plan), first_seed(plan) + plan["seeds"])
-
-
-def run_members(
-    folder: Path | None, members: Sequence[Member], seeds: Sequence[int], observers_of: ObserversOf, runs: RunFactory
-) -> dict[str, list[History]]:
-    """Run the unfinished runs of a plan, seed by seed, so that all members of a seed share one task in memory.
-
-    Without a folder everything stays in memory. The result maps each member's label to one history per seed.
-    """
-    results: dict[str, list[History]] = {member.label: [] for member in members}
-    for seed in seeds:
-        for member in members:
-            where = None if folder is None else member.folder(folder, seed)
-            results[member.label].append(run_member(where, member, seed, observers_of, runs))
-    return results
-
-
-def run_member(folder: Path | None, member: Member, seed: int, observers_of: ObserversOf, runs: RunFactory) -> History:
-    """Read a run if it is finished, resume it if it was stopped, and start it if it is missing."""
-    if folder is not None and is_finished(folder):
-        try:
-            history = History.load(folder)
-            if history.config["rounds"] >= member.rounds or history.stopped is not None:
-                return history
-        except Damaged as damage:
-            log.warning("%s", damage)
-    if folder is None or not (folder / "config.toml").exists():
-        history = execute(runs.prepare(member, seed), folder, observers_of(member.label, seed))
-        history.rows_of = None  # it would keep the states of all clients of all runs in memory
-        return history
-    return resume(runs.prepare(member, seed, folder), folder, observers_of(member.label, seed))
-
-
-def is_finished(folder: Path) -> bool:
-    """Whether the run in a folder is finished."""
-    return (folder / "clients.json").exists()
-
-
-def folder_name(label: str) -> str:
-    """A label as the name of a folder."""
-    return "".join(c if c.isalnum() or c in "-_.=," else "_" for c in label)

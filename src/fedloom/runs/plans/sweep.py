@@ -24,19 +24,8 @@ from fedloom.registry.plain_values import hyperparameters, without_none
 from fedloom.registry.setting_arguments import documents_settings
 from fedloom.registry.validation import validate
 from fedloom.runs.plans.grid import Grid, Settings, check_grid, combination_label, combinations, with_settings
-from fedloom.runs.plans.plan import (
-    VALID_SHARE,
-    Member,
-    ObserversOf,
-    RunFactory,
-    TaskOf,
-    TaskSource,
-    first_seed,
-    folder_name,
-    run_members,
-    seeds_of,
-    write_plan,
-)
+from fedloom.runs.plans.members import Member, ObserversOf, RunFactory, TaskOf, folder_name, run_members
+from fedloom.runs.plans.plan import VALID_SHARE, TaskSource, first_seed, seeds_of, write_plan
 from fedloom.runs.plans.sweep_table import (
     best_row,
     sweep_baseline_rows,

@@ -70,6 +70,18 @@ def test_planted_winners_are_found_for_every_group_and_for_all() -> None:
     assert (last.rounds, last.seeds) == (20, MOST_SEEDS)
 
 
+def test_candidates_that_run_at_once_have_the_tournament_that_they_had_one_by_one() -> None:
+    worth, steps = field_of(9), [RungPlan(2, 1, 9), RungPlan(4, 2, 4), RungPlan(4, 3, 2)]
+    broken = {"m03": 4}
+    one = tournament(Player(worth, fails=broken)).run(steps)
+    loaded: list[int] = []
+    player = Player(worth, fails=broken)
+    both = Tournament(list(worth), player, Budget(math.inf, lambda: 0.0), at_once=2, load=loaded.append).run(steps)
+    assert (both.rungs, both.rankings(), both.failed) == (one.rungs, one.rankings(), one.failed)
+    assert player.calls == []  # they ran elsewhere
+    assert set(loaded) == {0, 1, 2}
+
+
 def test_a_rung_keeps_the_best_half_of_every_group_and_no_more() -> None:
     worth = {f"m{n}": (float(n), float(-n), float(n % 2)) for n in range(8)}
     player = Player(worth)

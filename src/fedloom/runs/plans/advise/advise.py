@@ -46,17 +46,8 @@ from fedloom.runs.plans.advise.candidates import (
     parts_of_task,
 )
 from fedloom.runs.plans.advise.halving import MOST_SEEDS, Budget, Move, Outcome, Tournament, schedule
-from fedloom.runs.plans.plan import (
-    VALID_SHARE,
-    Member,
-    RunFactory,
-    TaskOf,
-    TaskSource,
-    folder_name,
-    is_finished,
-    run_member,
-    write_plan,
-)
+from fedloom.runs.plans.members import Member, RunFactory, TaskOf, folder_name, is_finished, run_member
+from fedloom.runs.plans.plan import VALID_SHARE, TaskSource, write_plan
 from fedloom.runs.results.baselines import LABEL, words_of_seeds
 from fedloom.runs.results.history import History
 from fedloom.runs.runner import rescore
@@ -101,6 +92,7 @@ def run_advice(
     task_of: TaskOf | None = None,
     one_task: bool = False,
     watch: Callable[[Move], None] = lambda _: None,
+    cores: int | None = None,
 ) -> Advice:
     """Run the tournament for a config's values and return the advice; see ``advise``.
 
@@ -111,6 +103,7 @@ def run_advice(
         task_of: A function from a seed to the task, if the values do not name it.
         one_task: Whether all seeds have the same task.
         watch: A function that is called before each run.
+        cores: How many candidates run at once; None: as many as the values name workers.
     """
     if not real_number("minutes", minutes) > 0 or not math.isfinite(minutes):
         raise FedloomError(f"minutes={minutes:g}: it must be a number above 0, for instance 2.")
@@ -132,7 +125,8 @@ def run_advice(
         write_plan(Path(folder), PLAN, plan, task_of is None, may_change=("minutes", "methods"))
         budget = Budget(60 * minutes)
         anchors = [name for name, one in names.items() if one.spec == ANCHOR]
-        tournament = Tournament(list(names), screening.run_candidate, budget, anchors, watch)
+        at_once = cores or int(values.get("workers", RunConfig().workers))
+        tournament = Tournament(list(names), screening.run_candidate, budget, anchors, watch, at_once, screening.load)
         tournament.run(schedule(len(names), screening.rounds))
         advice = screening.conclude(tournament, minutes)
     advice = replace(advice, folder=out)
@@ -174,7 +168,7 @@ class Screening:
     screened: RunFactory = field(init=False)
 
     def __post_init__(self) -> None:
-        self.tasks = RunFactory(self.task_of, kept_tasks=MOST_SEEDS)
+        self.tasks = RunFactory(self.task_of, kept_tasks=MOST_SEEDS, cores=1)
         self.screened = replace(self.tasks, task_view=_with_validation_as_test)
 
     @property
@@ -215,6 +209,10 @@ class Screening:
         values |= {"rounds": rounds, "eval_every": rounds, "checkpoint_every": rounds}
         values["local"] = {**values["local"], "lr": one.lr}
         return Member(name, f"{folder_name(name)}-rounds{rounds}", values)
+
+    def load(self, seed: int) -> None:
+        """Build the task of a seed, which the runs of all candidates share."""
+        self.tasks.load_task(self.member(next(iter(self.names)), self.rounds), self.seed + seed)
 
     def run_folder(self, name: str, rounds: int, seed: int) -> Path:
         """The folder of a candidate's run."""

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from fedloom.runs.plans.side_by_side import RunToDo, side_by_side
 
 MOST_SEEDS = 5
 FEWEST = 2
@@ -115,6 +117,10 @@ class Tournament:
     anchors: Collection[str] = ()
     """The best of these candidates is in every rung, whatever its rank, as a baseline for the others."""
     watch: Callable[[Move], None] = lambda _: None
+    at_once: int = 1
+    """How many candidates run at once."""
+    load: Callable[[int], None] = lambda _: None
+    """Called here with a seed before a run with it is started: what it loads, all runs share."""
     rungs: list[Rung] = field(default_factory=list)
     outcomes: dict[tuple[str, int, int], Outcome] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
@@ -146,28 +152,37 @@ class Tournament:
         self, number: int, rungs: int, step: RungPlan, names: list[str], limit: float
     ) -> tuple[list[str], bool]:
         """Run a rung; return the candidates with a score for every seed, and whether the time ran out too early."""
-        complete: list[str] = []
-        for place, name in enumerate(names):
-            for seed in range(step.seeds):
-                if (name, step.rounds, seed) in self.outcomes:
+        keys = [(name, step.rounds, seed) for name in names for seed in range(step.seeds)]
+        cut = False
+
+        def due() -> Iterator[RunToDo[tuple[str, int, int], Outcome]]:
+            nonlocal cut
+            for key in keys:
+                name, rounds, seed = key
+                if key in self.outcomes or name in self.failed:
                     continue
-                spent = self.budget.seconds_spent
+                spent, complete = self.budget.seconds_spent, self._complete(names, step)
                 over = spent >= self.budget.seconds or (spent >= limit and len(complete) >= FEWEST)
                 if over and self.outcomes:  # the first run says how long one takes
-                    return complete, True
-                self.watch(
-                    Move(number + 1, rungs, name, seed, step.rounds, place, len(names), self.budget.seconds - spent)
-                )
-                outcome = self.run_candidate(name, step.rounds, seed)
-                self.outcomes[name, step.rounds, seed] = outcome
-                if outcome.read:
-                    self.budget.charged += outcome.seconds
-                if outcome.failed is not None:
-                    self.failed[name] = outcome.failed
-                    break
-            if name not in self.failed:
-                complete.append(name)
-        return complete, False
+                    cut = True
+                    return
+                left, place = self.budget.seconds - spent, names.index(name)
+                self.watch(Move(number + 1, rungs, name, seed, rounds, place, len(names), left))
+                self.load(seed)
+                yield RunToDo(key, f"{name} with seed {seed}", lambda _, key=key: self.run_candidate(*key))  # type: ignore[misc]
+
+        for (name, rounds, seed), outcome in side_by_side(due(), self.at_once):
+            self.outcomes[name, rounds, seed] = outcome
+            if outcome.read:
+                self.budget.charged += outcome.seconds / self.at_once
+            if outcome.failed is not None:
+                self.failed[name] = outcome.failed
+        return self._complete(names, step), cut
+
+    def _complete(self, names: Sequence[str], step: RungPlan) -> list[str]:
+        """The candidates that were run with all seeds of a rung, and did not fail."""
+        run = [name for name in names if all((name, step.rounds, seed) in self.outcomes for seed in range(step.seeds))]
+        return [name for name in run if name not in self.failed]
 
     def _leaders_within_budget(self, step: RungPlan, steps_left: int) -> list[str]:
         """The leaders that there is time for, with an equal share of it for each later rung, or else with all of it."""
@@ -194,7 +209,7 @@ class Tournament:
             missing = sum((name, step.rounds, seed) not in self.outcomes for seed in range(step.seeds))
             rounds, run = max(((r, o) for (n, r, _), o in self.outcomes.items() if n == name), key=lambda pair: pair[0])
             total += missing * (run.fixed + (run.seconds - run.fixed) / rounds * step.rounds)
-        return total
+        return total / self.at_once
 
     def leaders(self, ranks: Mapping[str, Sequence[str]], keep: int) -> list[str]:
         """The best ``keep`` candidates of every ranking, in the order of their ranks, and the best anchor."""
