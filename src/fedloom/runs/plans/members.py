@@ -183,10 +183,6 @@ def run_to_do(
 
     Args:
         folder: The run's folder; None keeps it in memory.
-        member: The member.
-        seed: The seed.
-        observers_of: The observers of the run.
-        runs: Prepares the run.
         workers: How many workers it has, whatever its config says.
     """
     is_new = folder is None or not (folder / "config.toml").exists()
@@ -216,12 +212,7 @@ def run_member(folder: Path | None, member: Member, seed: int, observers_of: Obs
 
 
 def read_finished(folder: Path, member: Member) -> History | None:
-    """A run that is finished, as it is in its folder; None if it is to be run, or to be prolonged.
-
-    Args:
-        folder: The run's folder.
-        member: The member that it is of.
-    """
+    """A member's run that is finished, as it is in its folder; None if it is to be run, or to be prolonged."""
     if is_finished(folder):
         try:
             history = History.load(folder)

@@ -64,7 +64,6 @@ def side_by_side(runs: Iterable[RunToDo[Key, Result]], at_once: int) -> Iterator
     An error ends all of them; what they had saved is continued later.
 
     Args:
-        runs: The runs.
         at_once: How many run at once; one at once runs in this process.
     """
     if at_once == 1 or not can_fork():
