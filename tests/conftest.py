@@ -12,8 +12,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
-from fedloom.runs import model_warnings
-from fedloom.training import execution
+from fedloom.core.warn_once import warn_once
 
 settings.register_profile(  # a test that needs more examples says so itself; a busy machine is no failure
     "short", settings.default, max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow]
@@ -32,8 +31,7 @@ def user_state(tmp_path_factory: pytest.TempPathFactory) -> None:
 @pytest.fixture(autouse=True)
 def warnings_of_a_new_process() -> None:
     """What a process says once is said again in each test, whichever tests its process has played before."""
-    execution._say_once.cache_clear()
-    model_warnings._say.cache_clear()
+    warn_once.cache_clear()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -20,7 +20,8 @@ def sentences(caplog: pytest.LogCaptureFixture, task: Task, method: str = "fedav
     caplog.clear()
     with caplog.at_level(logging.WARNING, "fedloom"):
         fl.run(task, method, rounds=1, eval_every=0, **settings)
-    return [record.getMessage() for record in caplog.records if record.funcName == "_say"]
+    said = [record.getMessage() for record in caplog.records if record.funcName == "warn_once"]
+    return [one for one in said if not one.startswith("the model is ")]  # how it is trained
 
 
 def test_a_softmax_before_cross_entropy_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -43,3 +44,11 @@ def test_averaged_statistics_are_said_where_they_are_averaged(caplog: pytest.Log
     assert "BatchNorm1d '2'" in said
     assert "averaged over clients" in said
     assert sentences(caplog, digits(nn.LayerNorm(10))) == []
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "step", "exponential"])
+def test_a_schedule_that_changes_nothing_is_said(caplog: pytest.LogCaptureFixture, schedule: str) -> None:
+    (said,) = sentences(caplog, digits(), local={"schedule": schedule})
+    assert said.startswith(f'local.schedule = "{schedule}" changes nothing, since lr_decay is 1: set local.lr_decay')
+    assert sentences(caplog, digits(), local={"schedule": schedule, "lr_decay": 0.5}) == []
+    assert sentences(caplog, digits(), local={"schedule": "constant"}) == []

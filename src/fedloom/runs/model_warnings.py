@@ -1,10 +1,9 @@
-"""What is allowed and hardly ever meant, said once: softmax before cross-entropy, no training, averaged statistics."""
+"""What is allowed and hardly ever meant, said once: softmax before cross-entropy, no training, averaged statistics, a
+schedule that changes nothing."""
 
 from __future__ import annotations
 
 import copy
-import logging
-from functools import cache
 
 import torch
 from torch import nn
@@ -15,8 +14,8 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.model.model_output import chosen_output
 from fedloom.core.objective import CrossEntropy
 from fedloom.core.task import Task
+from fedloom.core.warn_once import warn_once
 
-log = logging.getLogger("fedloom")
 SAMPLES = 2
 NEAR = 1e-4
 
@@ -30,17 +29,22 @@ def warn_of_model(task: Task, algorithm: Algorithm, work: LocalWork) -> None:
         work: The local work of a round.
     """
     if isinstance(task.objective, CrossEntropy) and gives_probabilities(task):
-        _say(
+        warn_once(
             f"the outputs of {type(task.model).__name__} are probabilities already, and cross-entropy takes their "
-            "softmax once more, which hardly learns: remove the softmax at the end of the model"
+            "softmax once more, which hardly learns: remove the softmax at the end of the model."
         )
     if work.steps is None and work.epochs == 0 and holds(Fact.TRAINS_LOCALLY, algorithm):
-        _say("local.epochs = 0: clients train nothing, and all models stay as they start")
+        warn_once("local.epochs = 0: clients train nothing, and all models stay as they start.")
+    if work.schedule != "constant" and work.lr_decay == 1:
+        warn_once(
+            f'local.schedule = "{work.schedule}" changes nothing, since lr_decay is 1: set local.lr_decay, for '
+            "instance to 0.1, or leave schedule out."
+        )
     normed = [name for name, layer in task.model.named_modules() if keeps_statistics(layer)]
     if normed and holds(Fact.EXCHANGES, algorithm) and holds(Fact.WHOLE_MODEL, algorithm):
-        _say(
+        warn_once(
             f"the running statistics of {type(task.model.get_submodule(normed[0])).__name__} '{normed[0]}' are "
-            "averaged over clients: where their data differ, they fit nobody; GroupNorm has none"
+            "averaged over clients: where their data differ, they fit nobody; GroupNorm has none."
         )
 
 
@@ -58,8 +62,3 @@ def gives_probabilities(task: Task) -> bool:
 def keeps_statistics(layer: nn.Module) -> bool:
     """Whether a layer keeps running statistics of the batches that it has seen."""
     return isinstance(layer, nn.modules.batchnorm._BatchNorm) and layer.track_running_stats
-
-
-@cache
-def _say(sentence: str) -> None:
-    log.warning("%s.", sentence)

@@ -8,20 +8,17 @@ best left to their fused kernels, one client at a time.
 
 from __future__ import annotations
 
-import logging
 import math
 from dataclasses import dataclass
-from functools import cache
 
 import torch
 from torch import nn
 
 from fedloom.core.errors import unknown
 from fedloom.core.task import Task
+from fedloom.core.warn_once import warn_once
 from fedloom.training.local_trainer import LocalTrainer
 from fedloom.training.stacked import run_stacked
-
-log = logging.getLogger("fedloom")
 
 EXECUTIONS = {
     "auto": "choose by the model's layers and the batch size (the choice is written into the run's config)",
@@ -77,22 +74,16 @@ def decide(task: Task, wanted: str, batch_size: int, per_sample: bool = False) -
         # Also where the user asks for it: a run that cannot be vectorised is slower, but not wrong.
         obstacle = _obstacle(trainer)
         if obstacle is not None:
-            _say_once(f"the model is trained client by client (loop): {obstacle}")
+            warn_once(f"the model is trained client by client (loop): {obstacle}")
             name, reason = "loop", obstacle
         elif trainer.untraceable_reason:
             why = f"which is slower than its own layers: {trainer.untraceable_reason}"
-            _say_once(f"the model is batched by torch.func.vmap, {why}")
+            warn_once(f"the model is batched by torch.func.vmap, {why}")
             reason = f"{reason}; with torch.func.vmap, because {trainer.untraceable_reason}"
     width = task.layout.width
     return Execution(
         name, reason, _cohort_size(name, width), _least_clients_to_halve(name, width * max(batch_size, 1) / 32)
     )
-
-
-@cache
-def _say_once(sentence: str) -> None:
-    """Every run of a comparison or a sweep decides anew, and the reason stays the same."""
-    log.warning("%s", sentence)
 
 
 def _cohort_size(name: str, width: int) -> int:
