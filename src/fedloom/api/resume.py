@@ -17,7 +17,7 @@ from fedloom.registry.setting_arguments import documents_settings
 from fedloom.registry.validation import validate
 from fedloom.runs.plans.compare import PLAN
 from fedloom.runs.plans.members import TaskOf
-from fedloom.runs.plans.plan import PLAN_FILES
+from fedloom.runs.plans.plan import PLAN_FILES, with_article
 from fedloom.runs.results.history import History
 from fedloom.runs.resume import resume_run
 from fedloom.runs.run import warn_if_stopped
@@ -69,8 +69,8 @@ def resume(
         return history
     if not (folder / PLAN).exists():
         raise FedloomError(
-            f"{folder} contains a {kind}: repeat the Python call that started it with the same out, or use fedloom "
-            "resume."
+            f"{folder} contains {with_article(kind)}: repeat the Python call that started it with the same out, or use "
+            "fedloom resume."
         )
     if method is not None or changes.of_a_run:
         raise FedloomError(

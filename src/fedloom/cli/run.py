@@ -95,7 +95,7 @@ def resume(
     """
     from fedloom.core.errors import FedloomError
     from fedloom.registry.code_consent import trust_changed_code
-    from fedloom.runs.plans.plan import PLAN_FILES
+    from fedloom.runs.plans.plan import PLAN_FILES, with_article
 
     click.get_current_context().with_resource(trust_changed_code(trust))
     kind = next((PLAN_FILES[file] for file in PLAN_FILES if (folder / file).exists()), None)
@@ -104,9 +104,11 @@ def resume(
         return
     if changes.of_a_run:
         names = " and ".join(o.flag_of(one) for one in changes.of_a_run)
-        raise FedloomError(f"{names}: only the resume of a single run takes this, not that of a {kind}: leave it out.")
+        raise FedloomError(
+            f"{names}: only the resume of a single run takes this, not that of {with_article(kind)}: leave it out."
+        )
     if (changes.rounds or track) and kind != "comparison":
-        raise FedloomError(f"--rounds and --track are not for the resume of a {kind}: leave them out.")
+        raise FedloomError(f"--rounds and --track are not for the resume of {with_article(kind)}: leave them out.")
     _finish_plan(kind, folder, changes, track or (), as_json, quiet)
 
 

@@ -66,7 +66,9 @@ class SharedTensors:
     def close(self) -> None:
         """Release this process's share of the memory."""
         self.map = None
-        os.close(self.file)
+        if self.file >= 0:
+            os.close(self.file)
+        self.file = -1  # it may be closed again, when its number is another file's
 
 
 def _bytes(dtype: str, shape: tuple[int, ...]) -> int:

@@ -67,6 +67,9 @@ def test_a_plan_is_written_once_and_only_the_same_plan_may_go_on(tmp_path):
         write_plan(tmp_path / "new", "sweep.toml", {**plan, "config": {"seed": 1}})
     with pytest.raises(FedloomError, match="already contains a sweep"):
         write_plan(tmp_path / "new", "comparison.toml", plan)
+    write_plan(tmp_path / "advice", "advice.toml", {"config": {}})
+    with pytest.raises(FedloomError, match="already contains advice: "):
+        write_plan(tmp_path / "advice", "comparison.toml", plan)
     with pytest.raises(FedloomError, match="give plain values"):
         write_plan(tmp_path / "other", "sweep.toml", {"config": {"rounds": object()}})
     assert not (tmp_path / "other").exists()

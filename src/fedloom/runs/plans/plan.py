@@ -107,7 +107,7 @@ def write_plan(
             return
     for other, what in {**PLAN_FILES, "config.toml": "run"}.items():
         if other != file and (folder / other).exists():
-            raise FedloomError(f"{folder} already contains a {what}: resume it, or name another folder.")
+            raise FedloomError(f"{folder} already contains {with_article(what)}: resume it, or name another folder.")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomic(folder / file, content)
@@ -184,3 +184,12 @@ def first_seed(plan: Mapping[str, Any]) -> int:
 def seeds_of(plan: Mapping[str, Any]) -> range:
     """The seeds of a plan."""
     return range(first_seed(plan), first_seed(plan) + plan["seeds"])
+
+
+def with_article(kind: str) -> str:
+    """What a folder contains, as a sentence names it.
+
+    Args:
+        kind: A run, or a value of ``PLAN_FILES``.
+    """
+    return {"advice": "advice", "audit": "an audit"}.get(kind, f"a {kind}")
