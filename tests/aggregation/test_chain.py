@@ -237,3 +237,8 @@ def test_equal_rules_of_a_chain_remember_apart_too():
     twice = AggregatorChain((FoolsGold(), FoolsGold()))
     aggregate(twice, honest_rows(4, 6, 1), ids=[0, 1, 2, 3], origin=torch.zeros(6), memory=memory)
     assert {"0.sums", "1.sums"} <= set(memory)
+
+
+def test_a_comparison_says_once_what_a_rule_alone_does_not_see(caplog):
+    fl.compare(fl.task("digits", clients=4), ["fedavg", "fedprox"], rounds=1, seeds=2, aggregation="foolsgold")
+    assert caplog.text.count("put a robust rule behind it") == 1

@@ -1,11 +1,14 @@
 """The samples that a server rebuilds in a run: the same as its records count, and none where it rebuilds none."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 import fedloom as fl
 from fedloom.audits.leaks_of_run import leaks_of_run
 from fedloom.core.errors import FedloomError
+from fedloom.data.federation import Ragged
 
 WORK = {"epochs": 1, "batch_size": 0, "lr": 0.1}
 
@@ -33,3 +36,25 @@ def test_a_sum_is_one_entry_of_all_clients(task):
 def test_what_rebuilds_nothing_is_refused(task):
     with pytest.raises(FedloomError, match="alie rebuilds no samples: use linearleak"):
         leaks_of_run(task, "fedavg", "alie", rounds=1)
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_what_moves_weights_beside_their_gradients_blurs_the_only_image_of_a_client(seed):
+    three = fl.task("digits", clients=3)
+    federation = three.federation
+    only = federation.train.order[federation.train.starts[:3] + seed]
+    alone = replace(three, federation=replace(federation, train=Ragged(only, torch.arange(4))))
+
+    def decibels(**work):
+        local = {"steps": 50, "lr": 0.1, **work}
+        found = leaks_of_run(alone, "fedavg", "linearleak", rounds=1, local=local, eval_every=0, seed=seed)
+        return torch.cat([one.psnr for one in found])
+
+    assert min(decibels().min(), decibels(momentum=0.9).min()) > 100
+    slight, adam, strong = decibels(weight_decay=1e-3), decibels(optimizer="adam"), decibels(weight_decay=0.05)
+    assert slight.min() > 35
+    assert slight.max() < 60
+    assert adam.min() > 13
+    assert adam.max() < 20, "not recognisable"
+    assert strong.max() < 13, "a blank image has about 9"
+    assert strong.max() + 3 < adam.min()

@@ -41,7 +41,8 @@ class LabelFlipping(Adversary):
     Args:
         clients: The numbers of the hostile clients; by default they are drawn by the run's seed.
         fraction: The share of hostile clients if ``clients`` does not name them, rounded up.
-        groups: Groups of clients who turn hostile together; ``fraction`` is then the share of groups.
+        groups: Groups of clients who turn hostile together, or ``formed``: those that the method forms; ``fraction`` is
+            then the share of groups.
         start: The first round of the attack.
         stop: Its last round; by default the run\'s.
         classes: Lists of classes, by number or name, which are swapped in pairs: the first of a list with the second,

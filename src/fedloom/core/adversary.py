@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from annotated_types import MinLen
 from torch import Tensor
@@ -35,6 +35,9 @@ from fedloom.core.server_context import ServerContext
 from fedloom.core.settings import Count, Share, WholeNumber, check_settings
 from fedloom.core.task import Task
 
+FORMED = "formed"
+"""Says of ``groups`` that they are those that the method forms."""
+
 
 @dataclass(frozen=True)
 class Adversary:
@@ -43,8 +46,8 @@ class Adversary:
     Args:
         clients: The numbers of the hostile clients; by default they are drawn by the run's seed.
         fraction: The share of hostile clients if ``clients`` does not name them, rounded up; with 0 nobody is.
-        groups: Groups of clients who turn hostile together, such as FedSeq's given ``chains``; ``fraction`` is then
-            the share of hostile groups.
+        groups: Groups of clients who turn hostile together, such as FedSeq's given ``chains``, or ``formed``: those
+            that the method forms itself before round 1. ``fraction`` is then the share of hostile groups.
         start: The first round of the attack.
         stop: Its last round; by default the run's. With ``stop = start`` it is one shot.
     """
@@ -63,7 +66,7 @@ class Adversary:
 
     clients: Annotated[list[WholeNumber], MinLen(1)] | None = None
     fraction: Share = 0.2
-    groups: Annotated[list[list[WholeNumber]], MinLen(1)] | None = field(default=None, kw_only=True)
+    groups: Annotated[list[list[WholeNumber]], MinLen(1)] | Literal["formed"] | None = field(default=None, kw_only=True)
     start: Count = field(default=1, kw_only=True)
     stop: Count | None = field(default=None, kw_only=True)
 
@@ -102,8 +105,13 @@ class Adversary:
         changes_samples = kind.poison_samples is not Adversary.poison_samples
         return ({Fact.READABLE: why} if reads else {}), ({Fact.GRAPHS: alone} if changes_samples else {})
 
+    @property
+    def waits_for_groups(self) -> bool:
+        """Whether its hostile clients are drawn from groups that the method still has to form."""
+        return self.groups == FORMED and self.fraction > 0
+
     def members(self, participants: Sequence[int], seed: int) -> frozenset[int]:
-        """The hostile clients among those who may take part.
+        """The hostile clients among those who may take part; nobody before groups are formed that they are drawn from.
 
         Args:
             participants: The clients who may take part in training.
@@ -114,17 +122,24 @@ class Adversary:
             if strange:
                 raise FedloomError(f"adversary: no client {strange[0]} takes part in training: name other clients.")
             return frozenset(self.clients)
+        if isinstance(self.groups, str):
+            return frozenset()
         if self.groups is not None:
-            return self._hostile_groups(set(participants), seed)
+            there = {client for group in self.groups for client in group}
+            strange = sorted(there.difference(participants))
+            if strange:
+                raise FedloomError(f"adversary: no client {strange[0]} takes part in training: name others in groups.")
+            return self.members_of(self.groups, seed)
         number = math.ceil(self.fraction * len(participants) - 1e-9)
         drawn = numpy_generator(seed, "adversary").choice(len(participants), number, replace=False)
         return frozenset(int(participants[place]) for place in drawn)
 
-    def _hostile_groups(self, participants: set[int], seed: int) -> frozenset[int]:
-        groups = self.groups or []
-        strange = [client for group in groups for client in group if client not in participants]
-        if strange:
-            raise FedloomError(f"adversary: no client {strange[0]} takes part in training: name others in groups.")
+    def members_of(self, groups: Sequence[Sequence[int]], seed: int) -> frozenset[int]:
+        """The members of the groups that turn hostile.
+
+        Args:
+            groups: The clients of each group.
+        """
         number = math.ceil(self.fraction * len(groups) - 1e-9)
         drawn = numpy_generator(seed, "adversary").choice(len(groups), number, replace=False)
         return frozenset(client for place in drawn for client in groups[place])

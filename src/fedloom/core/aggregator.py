@@ -36,6 +36,8 @@ class Aggregator:
     """``Fact.ONLY_SUMS`` if the weighted sum of the rows is all that ``__call__`` uses; ``Fact.OWN_INFLUENCE`` if the
     ``trust`` in a client, or what it is mixed to, does not depend on what others sent."""
 
+    protects: ClassVar[str] = "a rule of one's own for what clients send"
+    """What it protects a model with, for somebody who knows no rule by name; empty where it protects from nobody."""
     alone: ClassVar[str] = ""
     """What a run says where no other aggregator stands behind it: what it does not withstand, and what to do."""
 

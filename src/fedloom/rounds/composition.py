@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fedloom.channel.channel import Channel
 from fedloom.channel.downlink import DownChannel, Downlink
+from fedloom.core.adversary import Adversary
 from fedloom.core.aggregator import Aggregator
 from fedloom.core.algorithm import Algorithm, ServerStep, exchanges
 from fedloom.core.channel_step import ChannelStep
@@ -65,6 +66,9 @@ class Composition:
     """The name of the weighting."""
     hostile: HostileClients | None = None
     """The clients that play another role, if there are any."""
+    awaited: Adversary | None = None
+    """An attack whose clients are drawn from groups that the method forms before round 1. Until then nobody is hostile,
+    since groups are formed by honest clients; ``runs/hostile_groups.py`` draws them."""
     downlink: Downlink | None = None
     """How models go down to clients."""
     sub_models: SubModels | None = None

@@ -19,6 +19,7 @@ from fedloom.core.facts import Fact, holds
 from fedloom.core.message import Message, Replies, Reply, Wave
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
+from fedloom.rounds.record_keys import HOSTILE
 
 log = logging.getLogger("fedloom")
 
@@ -38,6 +39,17 @@ class HostileClients:
         kind = type(self.adversary)
         sends = kind.poison_message is not Adversary.poison_message
         return sends or kind.look_at_replies is not Adversary.look_at_replies
+
+    @property
+    def clients_are_hostile(self) -> bool:
+        """Whether its clients, and not only the server, do something."""
+        kind = type(self.adversary)
+        hooks = ("poison_samples", "poison_task", "poison_update", "collude", "collude_against", "look_at_message")
+        return any(getattr(kind, hook) is not getattr(Adversary, hook) for hook in hooks)
+
+    def note(self) -> dict[str, list[int]]:
+        """What the record of round 0 says of who is hostile."""
+        return {HOSTILE: sorted(self.members)} if self.clients_are_hostile else {}
 
     @property
     def clients_collude(self) -> bool:

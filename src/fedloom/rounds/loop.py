@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from fedloom.core.aggregator import TOLERATED, AggregatorMemory
-from fedloom.core.algorithm import Round, State
+from fedloom.core.algorithm import Round, State, groups_of
 from fedloom.core.errors import FedloomError, Stopped
 from fedloom.rounds.client_selection import select_clients
 from fedloom.rounds.composition import Composition
@@ -28,7 +28,7 @@ from fedloom.rounds.method_check import check_state, check_wave
 from fedloom.rounds.record_keys import DRAWN
 from fedloom.rounds.round_context import RoundContext
 from fedloom.rounds.round_costs import RoundCosts
-from fedloom.rounds.run_state import RunState
+from fedloom.rounds.run_state import RunState, packed_groups
 
 log = logging.getLogger("fedloom")
 
@@ -51,6 +51,8 @@ def play_prelude(
         check_state(run.algorithm, server)
         state.server, state.aggregator, state.down = server, costs.memory.tensors(), dict(costs.down)
         state.remember(costs.norms)
+    if run.awaited is not None:
+        state.formed = packed_groups(groups_of(run.algorithm, state.server) or [])
     return _record(0, costs, costs.findings)
 
 
@@ -66,6 +68,8 @@ def play_round(
         note_begun: Called with the round's number before anything is drawn, where that must survive a stop.
     """
     number = state.round + 1
+    if run.awaited is not None:
+        raise AssertionError("groups are formed, and hostile clients were not drawn from them")
     engine.begin(number)
     _check_budget(run, state)
     if run.privacy is not None or run.client_privacy:

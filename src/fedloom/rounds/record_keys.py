@@ -7,6 +7,8 @@ from typing import Any
 
 DRAWN = "drawn_on_average"
 """The key that says how many clients a round has on average, where nobody may learn who was drawn."""
+HOSTILE = "hostile"
+"""The key of round 0 that says which clients an attack makes hostile."""
 
 
 def turns_of(record: Mapping[str, Any]) -> float:

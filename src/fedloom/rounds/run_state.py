@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -13,7 +13,7 @@ from fedloom.rounds.client_states import ClientStates
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.method_check import check_state
 
-PARTS = ("server", "optimizer", "selection", "norms", "aggregator", "uses", "down")
+PARTS = ("server", "optimizer", "selection", "norms", "aggregator", "uses", "down", "formed")
 """The names of a state's parts that are tensors by name."""
 PLAYS = "rounds"
 """The name under which rounds of a private run are counted."""
@@ -26,7 +26,8 @@ class RunState:
     ``norms`` are the usual sizes of the replies so far, where the run's screen remembers them; ``aggregator`` is what
     the run's aggregator remembers; ``uses`` is how often each client used its own noise, by the kind of noise, and how
     often rounds were played under a private mean; ``down`` is what the server remembers of the models that clients
-    have, where they go down as differences.
+    have, where they go down as differences; ``formed`` has the groups of clients as they were formed before round 1,
+    where hostile clients are drawn from them.
     """
 
     round: int
@@ -38,6 +39,7 @@ class RunState:
     aggregator: dict[str, Tensor] = field(default_factory=dict)
     uses: dict[str, Tensor] = field(default_factory=dict)
     down: dict[str, Tensor] = field(default_factory=dict)
+    formed: dict[str, Tensor] = field(default_factory=dict)
 
     @property
     def plays(self) -> int:
@@ -66,3 +68,19 @@ def initial_state(run: Composition) -> RunState:
     server = run.algorithm.start(run.task)
     check_state(run.algorithm, server)
     return RunState(0, server, {}, ClientStates(run.task.federation.clients))
+
+
+def packed_groups(groups: Sequence[Sequence[int]]) -> dict[str, Tensor]:
+    """Groups of clients as tensors.
+
+    Args:
+        groups: The clients of each group.
+    """
+    members = [client for group in groups for client in group]
+    sizes = [len(group) for group in groups]
+    return {"members": torch.tensor(members, dtype=torch.int64), "sizes": torch.tensor(sizes, dtype=torch.int64)}
+
+
+def unpacked_groups(tensors: Mapping[str, Tensor]) -> list[list[int]]:
+    """The groups that ``packed_groups`` made tensors of."""
+    return [group.tolist() for group in torch.split(tensors["members"], tensors["sizes"].tolist())]

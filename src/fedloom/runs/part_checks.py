@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 import torch
 
 from fedloom.config.schema import RunConfig
-from fedloom.core.algorithm import Algorithm
+from fedloom.core.adversary import FORMED
+from fedloom.core.algorithm import Algorithm, SelectsGroups
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, holds
 from fedloom.core.privacy import PlannedRun
 from fedloom.core.selector import CheckedSelector, Draws, draws_of
 from fedloom.core.task import FederationView, Task
+from fedloom.core.warn_once import warn_once
 from fedloom.rounds.metrics import size_limits
-
-log = logging.getLogger("fedloom")
 
 
 def check_parts(
@@ -54,12 +53,22 @@ def check_parts(
             last, behind = (type(one).__name__.lower() for one in (step, steps[number + 1]))
             raise FedloomError(f"{last} leaves no numbers that {behind} could act on: make {last} the last step.")
     if config.adversary is not None:
+        _check_hostile_groups(config, algorithm)
         config.adversary.check(algorithm, task)
     if config.server_optimizer is not None:
         config.server_optimizer.check(algorithm, task)
     if selected_from is not None:
         _check_round_size(config, selected_from)
     _warn_of_settings_without_effect(config, algorithm, task)
+
+
+def _check_hostile_groups(config: RunConfig, algorithm: Algorithm) -> None:
+    """Refuse an attack by groups of a method that forms none."""
+    if config.adversary is not None and config.adversary.groups == FORMED and not isinstance(algorithm, SelectsGroups):
+        raise FedloomError(
+            f'adversary: groups="formed" makes groups hostile that the method forms, and {config.method["name"]} forms '
+            "none: use fedseq or fedseqinter, list the groups, or leave groups out."
+        )
 
 
 def fewest_participants(federation: FederationView, new: Sequence[int]) -> int:
@@ -93,13 +102,11 @@ def _check_round_size(config: RunConfig, clients: int) -> None:
 def _warn_of_settings_without_effect(config: RunConfig, algorithm: Algorithm, task: Task) -> None:
     """Say what the run will not do, although its settings sound as if it did."""
     if config.aggregation.alone:
-        log.warning("aggregation %s %s", config.aggregation.name, config.aggregation.alone)
+        warn_once(f"aggregation {config.aggregation.name} {config.aggregation.alone}")
     late = [since for since, _ in task.federation.later if since > config.rounds]
     if late:
         change = "drift" if task.federation.seen is None else "new task"
-        log.warning("the %s of round %s does not happen: the run has only %s rounds", change, late[0], config.rounds)
+        warn_once(f"the {change} of round {late[0]} does not happen: the run has only {config.rounds} rounds")
     if not holds(Fact.TRAINS_HEAD, algorithm) and not any(stage.trains_head for stage in config.prediction):
-        log.warning(
-            "%s does not train the head, so accuracies are those of a random one: use %s+linearprobe",
-            *[config.method.get("name")] * 2,
-        )
+        name = config.method["name"]
+        warn_once(f"{name} does not train the head, so accuracies are those of a random one: use {name}+linearprobe")

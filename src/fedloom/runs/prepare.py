@@ -94,6 +94,7 @@ def prepare(
     sub_models, steps = channel_steps(config, task)
     check_parts(config, algorithm, task, steps, plan, fewest_participants(task.federation, new) if selects else None)
     hostile = hostile_clients(config, task.federation.clients)
+    awaited = config.adversary if config.adversary is not None and config.adversary.waits_for_groups else None
     if not deployed:
         if config.sample_privacy is not None:
             try_sample_gradients(training)
@@ -114,10 +115,11 @@ def prepare(
         sub_models=sub_models,
         weight_by=config.weight_by,
         hostile=hostile,
+        awaited=awaited,
         downlink=config.downlink,
         privacy=config.aggregation.ledger(plan),
         client_privacy=client_ledgers(config, plan),
-        screen=Divergence() if hostile is None else Divergence(math.inf),  # an attack that explodes is to be seen
+        screen=Divergence(math.inf) if hostile or awaited else Divergence(),  # an attack that explodes is to be seen
         new_clients=new,
         eval_every=config.eval_every,
         eval_clients=config.eval_clients,
@@ -217,7 +219,7 @@ def held_out_clients(config: RunConfig, clients: int) -> tuple[int, ...]:
 
 
 def hostile_clients(config: RunConfig, clients: int) -> HostileClients | None:
-    """The hostile clients of a run; None if nobody is hostile, which is the plain run.
+    """The hostile clients of a run; None if nobody is hostile, which is the plain run, or nobody yet.
 
     Args:
         clients: How many clients the federation has.
@@ -229,6 +231,8 @@ def hostile_clients(config: RunConfig, clients: int) -> HostileClients | None:
         raise FedloomError(
             f"adversary: the attack starts in round {attack.start}, and the run has {config.rounds}: start it earlier."
         )
+    if attack.waits_for_groups:
+        return None
     held_out = held_out_clients(config, clients)
     participants = [client for client in range(clients) if client not in held_out]
     hostile = HostileClients(attack, attack.members(participants, config.seed))

@@ -28,7 +28,7 @@ from fedloom.rounds.evaluation import is_scored, score_models
 from fedloom.rounds.jobs import Engine
 from fedloom.rounds.loop import is_over, play_prelude, play_round
 from fedloom.rounds.metrics import score_per_selected
-from fedloom.rounds.record_keys import turns_of
+from fedloom.rounds.record_keys import HOSTILE, turns_of
 from fedloom.rounds.run_state import RunState, initial_state
 from fedloom.rounds.score import scores_of
 from fedloom.runs.earlier_round import go_back_to_round
@@ -39,6 +39,7 @@ from fedloom.runs.folder.folder_lock import lock_folder
 from fedloom.runs.folder.manifest import CHECKPOINTS, CONFIG, PARTITION
 from fedloom.runs.folder.metrics_file import FINISHED, METRICS, TIMINGS, append_record, append_stop, compact_json
 from fedloom.runs.folder.recover import keep_records, recover
+from fedloom.runs.hostile_groups import with_hostile_groups
 from fedloom.runs.more_rounds import prolong
 from fedloom.runs.prepare import Prepared
 from fedloom.runs.private_rounds import count_replays, read_count, start_count
@@ -170,7 +171,7 @@ def rescore(prepared: Prepared, folder: Path) -> list[dict[str, Any]]:
     state = load_checkpoint(folder, prepared.composition.task.federation.clients)
     if state is None:
         raise FedloomError(f"{folder} has no checkpoint, so its models cannot be scored.")
-    run, config = prepared.composition, prepared.config
+    run, config = with_hostile_groups(prepared.composition, state), prepared.config
     with single_thread():
         cores = engine.start(run.runtime(), config.workers, config.engine, config.ray_address)
         try:
@@ -188,6 +189,8 @@ def _run_rounds(
     begun: BegunRounds | None,
 ) -> History:
     run, config, folder = prepared.composition, prepared.config, history.folder
+    starts = state.round == 0 and not history.records
+    run = run if starts else with_hostile_groups(run, state)
     best = BestRound(config.early_stopping, history)
     # What is not saved is played again, and would spend privacy twice.
     checkpoint_every = 1 if run.privacy is not None or run.client_privacy else config.checkpoint_every
@@ -195,13 +198,16 @@ def _run_rounds(
     with single_thread():
         cores = given or engine.start(run.runtime(), config.workers, config.engine, config.ray_address)
         try:
-            if state.round == 0 and not history.records:
+            if starts:
                 began = time.perf_counter()
-                first = _try_round(lambda: play_prelude(run, cores, state, note_begun), run, 0)
+                first = _try_round(partial(play_prelude, run, cores, state, note_begun), run, 0)
+                if run.awaited is not None:
+                    run, cores = _draw_from_groups(prepared, state, cores, first)
                 if run.eval_every:
                     first["metrics"], history.clients = score_models(run, cores, state)
                 _record_exclusions(cores, first)
-                if run.eval_every or first["steps"]:
+                first |= {} if run.hostile is None else run.hostile.note()
+                if run.eval_every or first["steps"] or HOSTILE in first:
                     _record_round(history, first, observers, _seconds_since(began, run))
             best.find(state)
             while not is_over(run, state) and not best.is_over:
@@ -243,6 +249,16 @@ def _run_rounds(
         ended = (history.clients, history.confusion, history.baselines)
         write_results(folder, dict(zip(FINISHED, ended, strict=True)))
     return history
+
+
+def _draw_from_groups(
+    prepared: Prepared, state: RunState, cores: Engine, record: dict[str, Any]
+) -> tuple[Composition, Engine]:
+    """The run with hostile clients drawn from its groups, and a new engine: workers copy what clients train on."""
+    run, config = with_hostile_groups(prepared.composition, state), prepared.config
+    _record_exclusions(cores, record)
+    cores.close()
+    return run, engine.start(run.runtime(), config.workers, config.engine, config.ray_address)
 
 
 def _efficiency(run: Composition, metrics: Mapping[str, float], selected: float) -> dict[str, float]:

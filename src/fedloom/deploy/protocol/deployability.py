@@ -36,6 +36,11 @@ def check_deployable(config: RunConfig, task: Task, algorithm: Algorithm, sites:
         raise FedloomError(
             "early_stopping goes back to an earlier round, but sites keep the state of the last one: leave it out."
         )
+    if config.adversary is not None and config.adversary.waits_for_groups:
+        raise FedloomError(
+            'adversary.groups = "formed" draws hostile clients when groups are formed, but sites start before: list '
+            "the groups, or leave groups out."
+        )
     check_compatibility(config, algorithm, algorithm.adapt_task(task), config.execution, deployed=True)
     twice = [name for name in sites if list(sites).count(name) > 1]
     if twice:

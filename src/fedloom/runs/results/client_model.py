@@ -25,6 +25,7 @@ from fedloom.rounds.run_state import RunState
 from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.runs.folder.fingerprint import refuse_other_task
 from fedloom.runs.folder.load_config import load_config
+from fedloom.runs.hostile_groups import with_hostile_groups
 from fedloom.runs.prepare import prepare
 from fedloom.tasks.builder import StandaloneModel
 from fedloom.training.threads import single_thread
@@ -80,6 +81,7 @@ def client_model(
     state = load_checkpoint(folder, federation.clients)
     if state is None:
         raise FedloomError(f"{folder} has no checkpoint yet, so it has no model.")
+    run = with_hostile_groups(run, state)
     number = 0 if client is None else client_number(client, federation, folder)
     rows = prediction_rows(run, state, number)
     own = rows.dim() == 2
