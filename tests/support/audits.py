@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from fedloom.audits.of_run import run_audit as module
-from fedloom.audits.of_run import schedule, subject
-from fedloom.audits.of_run.probes import PROBES
+from fedloom.audits.of_run.play import schedule, subject
+from fedloom.audits.of_run.probes.all_probes import PROBES
 from fedloom.audits.of_run.run_audit import run_audit
 from fedloom.rounds.loop import play_round
 

@@ -39,6 +39,8 @@ class FoolsGold(Aggregator):
         confidence: How sharply the logit separates (the paper's kappa).
     """
 
+    protects: ClassVar[str] = "less weight for clients whose updates are alike"
+
     breaks: ClassVar[Facts] = {Fact.OWN_INFLUENCE: "weighs each client by how its updates resemble those of others"}
     alone: ClassVar[str] = (
         "sees hostile clients that act alike, and a single one moves its mean anywhere: put a robust rule behind it, "

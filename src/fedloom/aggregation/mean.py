@@ -17,6 +17,8 @@ from fedloom.core.facts import Fact
 class Mean(Aggregator):
     """The weighted mean: ``weights @ rows``, in client order."""
 
+    protects: ClassVar[str] = ""
+
     grants: ClassVar[Collection[Fact]] = (Fact.ONLY_SUMS,)
 
     def __call__(self, rows: Tensor, weights: Tensor, context: AggregationContext) -> Tensor:

@@ -34,6 +34,8 @@ class NNM(ShareRule):
         bucket: How many clients are averaged before the rule sees them; only where it makes the row.
     """
 
+    protects: ClassVar[str] = "mixing each update with those most like it"
+
     alone: ClassVar[str] = (
         "mixes rows for a rule behind it, and alone leaves hostile ones in the mean: put a robust rule behind it, for "
         'instance aggregation = ["nnm", "median"]'

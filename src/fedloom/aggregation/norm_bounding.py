@@ -16,6 +16,7 @@ Sun, Kairouz, Suresh and McMahan, Can You Really Backdoor Federated Learning?, 2
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -35,6 +36,8 @@ class NormBounding(Aggregator):
         most: The largest norm of a change; by default the median norm of the round.
         noise: The standard deviation of Gaussian noise on every number of the mean.
     """
+
+    protects: ClassVar[str] = "a bound on how far one client moves the model"
 
     most: Positive | None = None
     noise: NonNegative = 0.0

@@ -39,6 +39,8 @@ class PCA(Aggregator):
         separation: The mean silhouette from which on the groups count as two.
     """
 
+    protects: ClassVar[str] = "leaving out the smaller group where updates fall into two"
+
     breaks: ClassVar[Facts] = {Fact.OWN_INFLUENCE: "decides by what the others sent whether a client counts"}
     alone: ClassVar[str] = (
         "leaves a group of updates out, and a client that hides among the others moves its mean: put a robust rule "

@@ -31,6 +31,8 @@ class RobustRule(Aggregator):
         bucket: How many clients are averaged, drawn anew in each round, before the rule sees them.
     """
 
+    protects: ClassVar[str] = "a rule that withstands some hostile clients"
+
     bucket: Count = field(default=1, kw_only=True)
 
     breaks: ClassVar[Facts] = {Fact.OWN_INFLUENCE: "decides by what the others sent how much a client counts"}

@@ -35,6 +35,8 @@ class ServerTraining(Aggregator):
         epochs: How often the server passes over its samples in each round.
     """
 
+    protects: ClassVar[str] = "training by the server on clean samples of its own"
+
     grants: ClassVar[Collection[Fact]] = (*Aggregator.grants, Fact.ONLY_SUMS)
     needs: ClassVar[Facts] = dict.fromkeys(
         (Fact.EXCHANGES, Fact.ONE_MEAN), "makes one update of those of all clients: leave it out"

@@ -18,8 +18,8 @@ from fedloom.cli.terminal.say import say
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from fedloom.audits.of_run.play.schedule import NextCell
     from fedloom.audits.of_run.result import Audit
-    from fedloom.audits.of_run.schedule import NextCell
 
 
 def run_file(text: str) -> Path:

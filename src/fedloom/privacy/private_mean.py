@@ -54,6 +54,8 @@ class PrivateMean(Aggregator):
             the seed can then subtract the noise: its privacy is for study only, and epsilon does not count on draws.
     """
 
+    protects: ClassVar[str] = "noise that the server adds"
+
     needs: ClassVar[Facts] = {
         Fact.ONLY_MEANS: "adds noise to nothing but the mean of the replies: use fedavg, fedprox or fedrep; a method "
         "of your own that uses nothing but replies.mean says so with grants = (Fact.ONLY_MEANS,)",

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from fedloom.audits.of_run.cells import Cell, CellResult
 from fedloom.audits.of_run.conclude import find_all, protections
-from fedloom.audits.of_run.defences import CONFIGURED, RunVariant
-from fedloom.audits.of_run.poisoning import loss
-from fedloom.audits.of_run.probe import AuditProbe, Measure, ProbeOutcome
+from fedloom.audits.of_run.play.cells import Cell, CellResult
+from fedloom.audits.of_run.play.defences import CONFIGURED, RunVariant
+from fedloom.audits.of_run.probes.poisoning import loss
+from fedloom.audits.of_run.probes.probe import AuditProbe, Measure, ProbeOutcome
 
 SETTINGS = [RunVariant(name, {}) for name in (CONFIGURED, "good", "bad", "dear")]
 LEAK, RUIN = (

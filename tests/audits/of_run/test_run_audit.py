@@ -7,7 +7,7 @@ import json
 import pytest
 
 import fedloom as fl
-from fedloom.audits.of_run import schedule
+from fedloom.audits.of_run.play import schedule
 from fedloom.audits.of_run.run_audit import DATA, PAGE, run_audit
 from fedloom.core.errors import FedloomError
 from fedloom.registry.kinds import ATTACKS

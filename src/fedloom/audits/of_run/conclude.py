@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import mean, stdev
 
-from fedloom.audits.of_run.cells import Cell, CellResult
-from fedloom.audits.of_run.defences import CONFIGURED, RunVariant
-from fedloom.audits.of_run.probe import AuditProbe, Measure
-from fedloom.audits.of_run.probes import PLAIN
+from fedloom.audits.of_run.play.cells import Cell, CellResult
+from fedloom.audits.of_run.play.defences import CONFIGURED, RunVariant
+from fedloom.audits.of_run.probes.all_probes import PLAIN
+from fedloom.audits.of_run.probes.probe import AuditProbe, Measure
 from fedloom.audits.of_run.result import Finding, Number, ProtectedRun
 
 ADDED = "is added to the error"
@@ -144,11 +144,13 @@ def _protection(setting: RunVariant, results: Sequence[CellResult]) -> Protected
         reason = setting.refused or (results[0].reason if results else "there was no time for it")
         return ProtectedRun(setting.name, setting.protects, reason)
     sent = [sum(one.measures[way].value for way in ("bytes_up", "bytes_down", "bytes_between")) for one in outcomes]
+    guesses = [one.measures["guess"] for one in outcomes if "guess" in one.measures]
     epsilons = [one.measures["epsilon"].value for one in outcomes if "epsilon" in one.measures]
     return ProtectedRun(
         setting.name,
         setting.protects,
         score=_number([one.measures["score"] for one in outcomes]),
+        guess=_number(guesses) if len(guesses) == len(outcomes) else None,
         megabytes=mean(sent) / 1e6,
         seconds=min(one.seconds for one in results),
         epsilon=max(epsilons) if epsilons else None,

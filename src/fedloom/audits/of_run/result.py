@@ -7,13 +7,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedloom.audits.of_run.defences import CONFIGURED
-from fedloom.audits.of_run.probe import Kind, Sample, Unit
+from fedloom.audits.of_run.play.defences import CONFIGURED
+from fedloom.audits.of_run.probes.probe import Kind, Sample, Unit
 
 FORMAT = 1
 """The number of the layout of ``audit.json``."""
 LEVELS = ((0.5, "severe"), (0.25, "serious"), (0.1, "some"), (0.0, "little or nothing"))
 """From which badness on a finding is called what."""
+LEARNT = 0.1
+"""A model has learnt if it has come so far from a guess: of what is left to a perfect score, or of an error."""
 LIMITS = (
     "An audit shows leaks; it never proves that there are none. What was not found may be found by another attack, by "
     "more effort, or by somebody who knows more.",
@@ -114,6 +116,7 @@ class ProtectedRun:
         words: What it protects with.
         refused: Why the run does not allow it; empty if it does.
         score: What its models score.
+        guess: What answering without having learnt anything scores; None where the task knows no such answer.
         megabytes: What is sent in the rounds that were played.
         seconds: How long they took, the fastest of the seeds.
         epsilon: The epsilon that the run states after these rounds, if it has one.
@@ -127,6 +130,7 @@ class ProtectedRun:
     words: tuple[str, ...] = ()
     refused: str = ""
     score: Number | None = None
+    guess: Number | None = None
     megabytes: float = 0.0
     seconds: float = 0.0
     epsilon: float | None = None
@@ -188,6 +192,21 @@ class Audit:
     config: Mapping[str, Any]
     assessment: tuple[Paragraph, ...] = ()
     folder: Path | None = None
+
+    @property
+    def plain(self) -> ProtectedRun | None:
+        """The run as configured, without an attack."""
+        return next((one for one in self.protections if one.name == CONFIGURED), None)
+
+    @property
+    def has_learnt_little(self) -> bool:
+        """Whether the run as configured scores hardly better than answering without having learnt anything."""
+        if self.plain is None or self.plain.score is None or self.plain.guess is None:
+            return False
+        guess = self.plain.guess.value
+        room = 1 - guess if self.score_is_share and self.higher_is_better else abs(guess)
+        gain = self.plain.score.value - guess
+        return (gain if self.higher_is_better else -gain) < LEARNT * room
 
     def of(self, setting: str = CONFIGURED) -> list[Finding]:
         """The findings with one setting, the worst first.

@@ -16,17 +16,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedloom.audits.of_run.assessment import paragraphs
-from fedloom.audits.of_run.cells import Cell, CellResult
 from fedloom.audits.of_run.conclude import find_all, protections
-from fedloom.audits.of_run.defences import RunVariant, make_settings
-from fedloom.audits.of_run.pace import Pace, measure_pace, read_pace, write_pace
-from fedloom.audits.of_run.page import write_audit_page
-from fedloom.audits.of_run.probes import PLAIN, all_probes
+from fedloom.audits.of_run.page.assessment import paragraphs
+from fedloom.audits.of_run.page.audit_page import write_audit_page
+from fedloom.audits.of_run.play.cells import Cell, CellResult
+from fedloom.audits.of_run.play.defences import RunVariant, make_settings
+from fedloom.audits.of_run.play.pace import Pace, measure_pace, read_pace, write_pace
+from fedloom.audits.of_run.play.schedule import NextCell, Schedule
+from fedloom.audits.of_run.play.subject import OutOfTime, Subject, quiet
+from fedloom.audits.of_run.play.trial import Trial
+from fedloom.audits.of_run.probes.all_probes import PLAIN, all_probes
 from fedloom.audits.of_run.result import Audit
-from fedloom.audits.of_run.schedule import NextCell, Schedule
-from fedloom.audits.of_run.subject import OutOfTime, Subject, quiet
-from fedloom.audits.of_run.trial import Trial
 from fedloom.config.method_spec import Method, method_from
 from fedloom.config.schema import RunConfig
 from fedloom.config.settings import DEFAULT_ROUNDS
