@@ -58,8 +58,17 @@ class Whitening:
             own: The positions of the server's samples.
         """
         gradients = sample_gradients(task, row, own).double()
+        return Whitening.of_gradients(gradients, RIDGE * gradients.square().sum(1).mean())
+
+    @staticmethod
+    def of_gradients(gradients: Tensor, ridge: Tensor) -> Whitening:
+        """The metric of some gradients.
+
+        Args:
+            gradients: A row per sample.
+            ridge: What is added to the sum of their squares.
+        """
         inner = gradients @ gradients.T
-        ridge = RIDGE * inner.diagonal().mean()
         factor = torch.linalg.cholesky(inner + ridge * torch.eye(len(inner), dtype=inner.dtype))
         return Whitening(gradients, ridge, factor)
 
