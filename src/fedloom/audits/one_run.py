@@ -10,10 +10,10 @@ in ``one_run_bound.py``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -31,6 +31,7 @@ from fedloom.audits.updates_of_run import LookingServer
 from fedloom.config.method_spec import Method, method_from
 from fedloom.config.resolve import resolve
 from fedloom.core.errors import FedloomError
+from fedloom.core.facts import Fact
 from fedloom.core.message import Replies, Wave
 from fedloom.core.task import Task
 from fedloom.engines.inline import Inline
@@ -148,6 +149,8 @@ class CanaryServer(LookingServer):
         scores: The score of each canary; updates add to it.
     """
 
+    grants: ClassVar[Collection[Fact]] = (Fact.SAME_START, Fact.ONLY_SUMS)
+
     planted: PlantedCanaries | None = field(default=None, compare=False, repr=False)
     ridge: Tensor = field(default_factory=lambda: torch.zeros(0), compare=False, repr=False)
     clip: float = 1.0
@@ -188,7 +191,8 @@ def audit_in_one_run(
     Args:
         task: The task of the run, with inputs that are numbers and targets that are classes.
         method: The method.
-        canaries: How many canaries there are; at most half of each client's samples.
+        canaries: How many canaries there are, shared evenly by the clients: more of them can show more, and leave
+            less of the run's own data.
         confidence: The probability with which the bounds hold.
         **settings: Settings of ``fl.run`` other than ``adversary``, with ``sample_privacy``.
     """
@@ -209,6 +213,8 @@ def audit_in_one_run(
         planted=planted, ridge=RIDGE * privacy.multiplier**2 / rates, clip=privacy.clip, scores=scores
     )
     uses = _play(planted, method, {**values, "adversary": server})
+    if not scores.any():
+        raise FedloomError("the server of this run saw no model of a client come back: choose fedavg or fedprox.")
     ledger = SampleLedger(privacy.multiplier, privacy.delta, planned.local.batch_size)
     coins = planted.coins.double().numpy()
     return judge_scores(SpentPrivacy(ledger, sizes, uses), scores.numpy(), coins, confidence)

@@ -41,7 +41,7 @@ class PlantedCanaries:
 
 
 def plant_canaries(task: Task, canaries: int, seed: int) -> PlantedCanaries:
-    """Put canaries into the place of training samples: as many at each client as can be, and at most half of its own.
+    """Put canaries into the place of training samples: as many at each client as can be.
 
     Args:
         task: The task, whose inputs are numbers and whose targets are classes.
@@ -56,10 +56,10 @@ def plant_canaries(task: Task, canaries: int, seed: int) -> PlantedCanaries:
     inputs = task.inputs(torch.arange(len(made.columns["y"])))
     if not isinstance(inputs, Tensor) or not inputs.is_floating_point():
         raise FedloomError(f"canaries are inputs of numbers, and the inputs of {task.name} are none.")
-    most = int((made.train.sizes // 2).sum())
+    most = len(made.train.order)
     if not 2 <= canaries <= most:
         raise FedloomError(
-            f"canaries={canaries}: give at least 2, and at most half of each client's samples, which are {most}."
+            f"canaries={canaries}: give at least 2, and at most as many as there are training samples, {most}."
         )
     replaced = _places(made.train, canaries, seed)
     random = generator(seed, "audit/one_run/canaries")
@@ -96,10 +96,9 @@ def _places(train: Ragged, canaries: int, seed: int) -> Tensor:
     """Places in the order of the training samples: one of each client, then a second one of each, and so on."""
     turns, places = [], []
     for client, size in enumerate(train.sizes.tolist()):
-        few = size // 2
-        drawn = torch.randperm(size, generator=generator(seed, "audit/one_run/places", client))[:few]
+        drawn = torch.randperm(size, generator=generator(seed, "audit/one_run/places", client))
         places.append(int(train.starts[client]) + drawn)
-        turns.append(torch.arange(few))
+        turns.append(torch.arange(size))
     turn, place = torch.cat(turns).numpy(), torch.cat(places)
     chosen = np.argsort(turn, kind="stable")[:canaries]
     return place[torch.from_numpy(chosen)].sort().values
