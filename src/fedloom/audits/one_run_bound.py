@@ -6,7 +6,7 @@ canaries and any mechanism, however canaries influence each other:
 
 * What is (epsilon, delta)-private: ``P[B >= v] + 2 m delta max_i P[v > B >= v - i] / i`` with B binomial of r guesses
   that are right with ``exp(epsilon) / (1 + exp(epsilon))``. Steinke, Nasr and Jagielski, Privacy Auditing with One (1)
-  Training Run, NeurIPS 2023, https://arxiv.org/abs/2305.08846, theorem 5.2.
+  Training Run, NeurIPS 2023, https://arxiv.org/abs/2305.08846.
 * What has a trade-off curve f: let ``right_i = sum_{l >= i} (l / m) P[l right]`` and ``wrong_i`` the same of ``r - l``.
   With one coin the other way round a right guess is a wrong one, and the number of right ones is smaller by 1. So
   ``right_i <= 1 - f(wrong_{i-1})``, where the mean over canaries and coins is inside since f is convex. From

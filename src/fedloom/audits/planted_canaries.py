@@ -20,7 +20,8 @@ from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
 
 LENGTH = 10.0
-"""How many times as long as a sample's a canary's input is: of 1, 3, 10 and 30 times it was told best."""
+"""How many times as long as a sample's a canary's input is. With a tenth of the noise canaries of 1, 3, 10 and 30 times
+were told by 2.0, 2.0, 2.4 and 2.0 deviations."""
 
 
 @dataclass(frozen=True)
