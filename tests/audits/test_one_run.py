@@ -76,7 +76,7 @@ def test_what_a_secure_sum_leaves_visible_is_guessed_as_well(task):
 )
 def test_what_cannot_be_audited_is_refused_in_a_sentence(task, settings, words):
     with pytest.raises(FedloomError, match=words):
-        audit_in_one_run(task, canaries=10, **{**PRIVATE, **settings})
+        audit_in_one_run(task, canaries=20, **{**PRIVATE, **settings})
 
 
 @pytest.mark.slow

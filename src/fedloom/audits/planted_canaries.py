@@ -19,6 +19,8 @@ from fedloom.core.seeds import generator
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
 
+LEAST = 20
+"""Of fewer canaries even right guesses rule out next to nothing, and all coins may fall alike."""
 LENGTH = 10.0
 """How many times as long as a sample's a canary's input is. With a tenth of the noise canaries of 1, 3, 10 and 30 times
 were told by 2.0, 2.0, 2.4 and 2.0 deviations."""
@@ -58,9 +60,9 @@ def plant_canaries(task: Task, canaries: int, seed: int) -> PlantedCanaries:
     if not isinstance(inputs, Tensor) or not inputs.is_floating_point():
         raise FedloomError(f"canaries are inputs of numbers, and the inputs of {task.name} are none.")
     most = len(made.train.order)
-    if not 2 <= canaries <= most:
+    if not LEAST <= canaries <= most:
         raise FedloomError(
-            f"canaries={canaries}: give at least 2, and at most as many as there are training samples, {most}."
+            f"canaries={canaries}: give at least {LEAST}, and at most as many as there are training samples, {most}."
         )
     replaced = _places(made.train, canaries, seed)
     random = generator(seed, "audit/one_run/canaries")
