@@ -2,8 +2,8 @@
 
 Everybody else gets the model of the run. So the victim trains alone on its own samples, as it believes with others, and
 what its model knows is its own: the active form of mGAN-AI (Wang et al., INFOCOM 2019,
-https://doi.org/10.1109/INFOCOM.2019.8737416). In its first exchange the victim gets what all others get. What it sends counts in
-the run's mean as ever.
+https://doi.org/10.1109/INFOCOM.2019.8737416). In its first exchange the victim gets what all others get. What it sends
+counts in the run's mean as ever.
 """
 
 from __future__ import annotations
