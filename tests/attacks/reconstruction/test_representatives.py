@@ -8,7 +8,13 @@ from torch import nn
 
 import fedloom as fl
 from fedloom.attacks.reconstruction.gradients import inputs_of
-from fedloom.attacks.reconstruction.representatives import client_representatives, labels_of_update
+from fedloom.attacks.reconstruction.representatives import (
+    Representatives,
+    client_representatives,
+    labels_of_update,
+    mean_representatives,
+    with_shuffled_clients,
+)
 from fedloom.audits.updates_of_run import updates_of_run
 from fedloom.core.errors import FedloomError
 from fedloom.data.federation import Ragged
@@ -61,6 +67,30 @@ def test_seeds_give_the_same_bytes_and_each_client_has_its_own(task):
     others = client_representatives(task, seen[2:], own, **QUICK)
     assert torch.equal(others[0].images, one[2].images), "who else is read changes nothing"
     assert not torch.equal(client_representatives(task, seen, own, **QUICK, seed=1)[0].images, one[0].images)
+
+
+def by_hand(client, number, shade, *labels):
+    images = torch.full((len(labels), 1, 2, 2), shade)
+    return Representatives(client, number, torch.zeros(1), images, torch.tensor(labels))
+
+
+def test_the_mean_of_a_class_is_over_rounds_and_there_is_none_of_a_class_that_nobody_found():
+    found = [by_hand(0, 1, 0.0, 1), by_hand(1, 1, 9.0, 0, 1), by_hand(0, 2, 1.0, 1, 2)]
+    means = mean_representatives(found, 0, 3)[:, 0, 0, 0]
+    assert means[1:].tolist() == [0.5, 1.0]
+    assert bool(means[0].isnan())
+
+
+def test_clients_are_dealt_anew_in_each_round_and_images_stay_with_their_labels():
+    found = [by_hand(client, number, 10.0 * number + client, client) for number in (1, 2, 3) for client in range(5)]
+    dealt = with_shuffled_clients(found, seed=1)
+    assert [(one.client, one.round) for one in dealt] == [(one.client, one.round) for one in found]
+    shades = [float(one.images[0, 0, 0, 0]) for one in dealt]
+    for number in (1, 2, 3):
+        assert sorted(shades[5 * number - 5 : 5 * number]) == [10.0 * number + client for client in range(5)]
+    assert all(shade == 10 * one.round + float(one.labels[0]) for one, shade in zip(dealt, shades, strict=True))
+    assert len({tuple(shade % 10 for shade in shades[start : start + 5]) for start in (0, 5, 10)}) > 1
+    assert shades == [float(one.images[0, 0, 0, 0]) for one in with_shuffled_clients(found, seed=1)]
 
 
 def test_what_cannot_be_asked_is_refused(task):

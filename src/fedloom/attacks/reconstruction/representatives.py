@@ -11,7 +11,8 @@ in every iteration costs forty times as much.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 import torch
 from torch import Tensor
@@ -81,6 +82,33 @@ def client_representatives(
         )
         found.append(Representatives(client, round_number, update.row, guess.inputs, labels))
     return found
+
+
+def mean_representatives(found: Sequence[Representatives], client: int, classes: int) -> Tensor:
+    """The mean of a client's representatives of each class over all rounds; NaN where there is none.
+
+    Args:
+        found: The representatives of all clients.
+        classes: How many classes there are.
+    """
+    own = [one for one in found if one.client == client]
+    images, labels = torch.cat([one.images for one in own]), torch.cat([one.labels for one in own])
+    return torch.stack([images[labels == label].mean(0) for label in range(classes)])
+
+
+def with_shuffled_clients(found: Sequence[Representatives], seed: int = 0) -> list[Representatives]:
+    """The same representatives, dealt anew to the clients of each round: a control in which nobody's are their own.
+
+    Args:
+        found: The representatives of all clients, round by round.
+        seed: Keys who gets whose.
+    """
+    dealt = []
+    for number, together in groupby(found, key=lambda one: one.round):
+        some = list(together)
+        order = torch.randperm(len(some), generator=generator(seed, "shuffled clients", number))
+        dealt += [replace(some[place], client=one.client) for one, place in zip(some, order.tolist(), strict=True)]
+    return dealt
 
 
 def check_representatives(task: Task, updates: Sequence[Seen]) -> None:
