@@ -56,12 +56,14 @@ def seen_updates(wave: Wave, replies: Replies) -> list[Seen]:
         wave: What was sent.
         replies: What came back.
     """
-    if not {"row"} <= wave.message.shared.keys() & replies.tensors.keys():
+    if "row" not in wave.message or "row" not in replies.tensors:
         return []
+    if "row" in wave.message.each and wave.from_server is not None:
+        return []  # clients hand models to each other, and the server does not see what they got
     sent, context = wave.message["row"].float(), replies.context
     changes = replies["row"].double() - sent.double()
     if len(changes) < len(wave.ids):
         samples = int(context.samples[torch.tensor(wave.ids)].sum())
         return [Seen(tuple(wave.ids), sent, changes[0], samples, context)]
-    found = zip(wave.ids, changes, replies.samples.tolist(), strict=True)
-    return [Seen((client,), sent, change, int(samples), context) for client, change, samples in found]
+    found = zip(wave.ids, sent.expand(len(changes), -1), changes, replies.samples.tolist(), strict=True)
+    return [Seen((client,), row, change, int(samples), context) for client, row, change, samples in found]
