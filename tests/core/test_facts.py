@@ -16,8 +16,8 @@ from fedloom.config.composition_page import built_in_methods, built_in_parts
 from fedloom.config.resolve import resolve
 from fedloom.conformance.overlapping_task import overlapping_task
 from fedloom.core.facts import (
-    ADVERSARY_PROMISES,
     AGGREGATOR_PROMISES,
+    ATTACK_PROMISES,
     CLIENT_HALF,
     IMPLIED,
     METHOD_PROMISES,
@@ -266,7 +266,7 @@ KINDS = (
     (SELECTORS, SELECTOR_PROMISES),
     (AGGREGATORS, AGGREGATOR_PROMISES),
     (CHANNEL_STEPS, STEP_PROMISES),
-    (ATTACKS, ADVERSARY_PROMISES),
+    (ATTACKS, ATTACK_PROMISES),
 )
 OVERRIDES = [
     pytest.param(registry[name], promises, fact, function, id=f"{name}-{fact.name}-{function}")
@@ -287,7 +287,7 @@ def test_no_promise_of_any_part_outlives_an_override_and_its_author_can_make_it_
 
 
 def test_a_part_that_overrides_nothing_breaks_no_promise_of_its_base():
-    assert not broken_facts(type("Idle", (fl.Adversary,), {})()).keys() & ADVERSARY_PROMISES.keys()
+    assert not broken_facts(type("Idle", (fl.Adversary,), {})()).keys() & ATTACK_PROMISES.keys()
     assert holds(Fact.OWN_INFLUENCE, type("Idle", (fl.Aggregator,), {"__call__": fl.Mean.__call__})())
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm, State
 from fedloom.core.cohort import Cohort
-from fedloom.core.declarations import Declared, Kept, Model
+from fedloom.core.declarations import Declared, Kept, Model, columns_of_part
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
@@ -35,8 +35,10 @@ class PartialSharing(Algorithm):
     )
     shared: ClassVar[str] = "body"
     own: ClassVar[str | None] = "head"
-    receives: ClassVar[Declared] = {"body": Model("the model's body, all but its head")}
-    sends: ClassVar[Declared] = {"body": Model("the body that the site trained")}
+    receives: ClassVar[Declared] = {
+        "body": Model("the model's body, all but its head", columns=columns_of_part("body"))
+    }
+    sends: ClassVar[Declared] = {"body": Model("the body that the site trained", columns=columns_of_part("body"))}
     keeps: ClassVar[Kept] = {
         "body": "the model's body, as the site trained it",
         "head": "the model's head, as the site trained it",

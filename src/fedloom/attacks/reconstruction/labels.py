@@ -15,8 +15,23 @@ import torch
 from torch import Tensor
 
 from fedloom.attacks.reconstruction.gradients import outputs_of
+from fedloom.core.errors import FedloomError
 from fedloom.core.layout import Slot
+from fedloom.core.objective import CrossEntropy
 from fedloom.core.task import Task
+
+
+def needed_classes(attack: object, task: Task) -> None:
+    """Raise a ``FedloomError`` for a task without classes that are learnt by cross-entropy.
+
+    Args:
+        attack: Who needs them.
+    """
+    if not task.classifies or not isinstance(task.objective, CrossEntropy):
+        raise FedloomError(
+            f"{type(attack).__name__.lower()} needs classes that are learnt by cross-entropy, and task {task.name} has "
+            "others, or another loss: linearleak and trapweights read samples under any loss."
+        )
 
 
 def last_bias(task: Task) -> Slot | None:
