@@ -98,8 +98,8 @@ def seen_updates(wave: Wave, replies: Replies) -> list[Seen]:
             found.append(Seen(tuple(wave.ids), rows, wide[0], samples, context, int(replies.steps.sum()), columns))
             continue
         for place, client in enumerate(wave.ids):
-            row, samples, steps = rows if rows.dim() == 1 else rows[place], replies.samples[place], replies.steps[place]
-            found.append(Seen((client,), row, wide[place], int(samples), context, int(steps), columns))
+            row, counted, steps = rows if rows.dim() == 1 else rows[place], replies.samples[place], replies.steps[place]
+            found.append(Seen((client,), row, wide[place], int(counted), context, int(steps), columns))
     return found
 
 

@@ -23,6 +23,8 @@ from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.task import Task
 from fedloom.methods.requirements import require_body_and_head
 
+BODY = columns_of_part("body")
+
 
 @dataclass(frozen=True)
 class PartialSharing(Algorithm):
@@ -35,10 +37,8 @@ class PartialSharing(Algorithm):
     )
     shared: ClassVar[str] = "body"
     own: ClassVar[str | None] = "head"
-    receives: ClassVar[Declared] = {
-        "body": Model("the model's body, all but its head", columns=columns_of_part("body"))
-    }
-    sends: ClassVar[Declared] = {"body": Model("the body that the site trained", columns=columns_of_part("body"))}
+    receives: ClassVar[Declared] = {"body": Model("the model's body, all but its head", columns=BODY)}
+    sends: ClassVar[Declared] = {"body": Model("the body that the site trained", columns=BODY)}
     keeps: ClassVar[Kept] = {
         "body": "the model's body, as the site trained it",
         "head": "the model's head, as the site trained it",

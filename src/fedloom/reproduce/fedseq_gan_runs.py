@@ -157,7 +157,7 @@ def _play(request: StudyRequest, member: Member, seed: int, factory: RunFactory,
     if hostile is None or not isinstance(hostile.attack, GAN):
         raise AssertionError("the run has no GAN attack")
     attack = with_visits(hostile.attack, visits.append)
-    composition = replace(prepared.composition, hostile=replace(hostile, adversary=attack))
+    composition = replace(prepared.composition, hostile=replace(hostile, attack=attack))
     history = execute(replace(prepared, composition=composition), None, request.watch(member.label, seed))
     task = composition.task
     classifier = ReferenceClassifier.train(task, {**CLASSIFIER, "seed": seed})

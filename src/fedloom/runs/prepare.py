@@ -229,7 +229,8 @@ def hostile_clients(config: RunConfig, clients: int) -> HostileClients | None:
         return None
     if attack.first_round > config.rounds:
         raise FedloomError(
-            f"adversary: the attack starts in round {attack.first_round}, and the run has {config.rounds}: start it earlier."
+            f"adversary: the attack starts in round {attack.first_round}, and the run has {config.rounds}: start it "
+            "earlier."
         )
     if attack.waits_for_groups:
         return None

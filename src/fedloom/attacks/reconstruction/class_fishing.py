@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedloom.attacks.reconstruction.labels import last_bias, needed_classes
+from fedloom.attacks.reconstruction.labels import last_bias, needed_classes, trained_slots
 from fedloom.attacks.reconstruction.linear_layer import read_linear_layer
 from fedloom.attacks.reconstruction.linear_leak import changes_of_layer, check_sent, needed_first_layer
 from fedloom.attacks.reconstruction.sent_models import with_changed_models
@@ -98,5 +98,5 @@ def fish(task: Task, row: Tensor, target: int, depth: float) -> Tensor:
 
 def _head(task: Task) -> tuple[Slot, Slot]:
     """Where weight and bias of the last layer lie."""
-    weight, bias = task.layout.trainable[-2:]
+    weight, bias = trained_slots(task)[-2:]
     return weight, bias

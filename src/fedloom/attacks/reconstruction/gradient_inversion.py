@@ -21,6 +21,7 @@ from fedloom.attacks.reconstruction.labels import (
     last_bias,
     mean_prediction,
     needed_classes,
+    trained_slots,
 )
 from fedloom.attacks.reconstruction.linear_leak import check_sent
 from fedloom.attacks.reconstruction.rebuilt import value_range
@@ -65,7 +66,7 @@ class GradientInversion(ServerAttack):
                     "gradientinversion finds labels by the bias of the model's last layer, which has none: use a model "
                     "whose last layer has a bias."
                 )
-            check_sent(self, algorithm, own, *own.layout.trainable)
+            check_sent(self, algorithm, own, *trained_slots(own))
 
     def rebuild(self, seen: Seen) -> Found:
         """The images that would have made the same change."""
@@ -83,7 +84,8 @@ class GradientInversion(ServerAttack):
 
     def _label_counts(self, seen: Seen, sent: Tensor, draw: torch.Generator) -> Tensor:
         """How many samples of each class the client has."""
-        task, bias = seen.task, sent[-seen.task.federation.classes :]  # the last columns that train
+        task, last = seen.task, trained_slots(seen.task)[-1]
+        bias = sent[last.start : last.stop]  # what trains stands first in a row
         if seen.samples == 1:
             return torch.nn.functional.one_hot(torch.tensor(label_of_one(bias)), len(bias))
         shape = inputs_of(task, task.sample).shape[1:]

@@ -160,5 +160,6 @@ def _gradients(
 ) -> dict[str, Tensor]:
     everything = {**task.layout.views(row), **tensors}
     loss = loss_of(outputs_of(task, everything, inputs), labels)
-    found = torch.autograd.grad(loss, list(tensors.values()), create_graph=keep_graph)
+    # What a method adds to a model has no part in this loss: its gradient is zero.
+    found = torch.autograd.grad(loss, list(tensors.values()), create_graph=keep_graph, materialize_grads=True)
     return dict(zip(tensors, found, strict=True))

@@ -62,7 +62,9 @@ def check_sent(attack: ServerAttack, algorithm: Algorithm, task: Task, *slots: S
     kept = [slot.name for slot in slots if not bool(sent[slot.start : slot.stop].all())]
     if kept:
         name, method = type(attack).__name__.lower(), type(algorithm).__name__.lower()
-        raise FedloomError(f"{name} reads {kept[0]} of the model, and clients of {method} do not send it.")
+        raise FedloomError(
+            f"{name} needs the weights {kept[0]} of the model, and {method} does not send them: choose another method."
+        )
 
 
 def changes_of_layer(first: FirstLayer, seen: Seen) -> tuple[Tensor, Tensor]:

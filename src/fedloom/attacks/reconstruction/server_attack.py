@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fedloom.attacks.reconstruction.gradients import inputs_of
 from fedloom.attacks.reconstruction.labels import labels_found
-from fedloom.attacks.reconstruction.rebuilt import Rebuilt, judge_rebuilt, summary, value_range
+from fedloom.attacks.reconstruction.rebuilt import Rebuilt, column_spread, judge_rebuilt, summary, value_range
 from fedloom.attacks.seen_updates import Seen, seen_updates
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.attack import Attack
@@ -139,4 +139,4 @@ class ServerAttack(Attack):
         low, high = value_range(task)
         originals = inputs_of(task, sought)
         guesses = found.inputs.nan_to_num().clamp(low, high)  # an attacker knows the range of pixels
-        return judge_rebuilt(guesses, originals, high - low, seen.clients, len(positions), told)
+        return judge_rebuilt(guesses, originals, high - low, seen.clients, len(positions), told, column_spread(task))
