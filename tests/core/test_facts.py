@@ -303,3 +303,26 @@ def test_what_a_class_states_of_a_function_ends_with_an_override_of_it():
     assert not is_about(type("Own", (fl.Poisson,), blind)(), "draws", "__call__")
     assert not is_about(type("Own", (fl.Random,), blind)(), "draws", "__call__")
     assert is_about(type("Own", (fl.Poisson,), {**blind, "draws": fl.Poisson.draws})(), "draws", "__call__")
+
+
+def test_a_refusal_for_a_promise_that_ended_says_what_its_author_can_do():
+    from fedloom.audits.updates_of_run import LookingServer
+
+    class Nearer(LookingServer):
+        def look_at_replies(self, wave, replies):
+            return super().look_at_replies(wave, replies)
+
+    sums = NamedPart("sums", {Fact.ONLY_SUMS: "lets only sums leave"}, {})
+    said = conflict(sums, NamedPart.of(Nearer()))
+    assert said is not None
+    assert "nearer looks at single updates: state `grants = (fl.Fact.ONLY_SUMS,)` in Nearer" in said
+    assert "whose look_at_replies is its own" in said
+    assert "or leave out one of the two." in said
+    assert conflict(sums, NamedPart.of(LookingServer())) is None
+    again = type("Again", (Nearer,), {"grants": (Fact.ONLY_SUMS, Fact.SAME_START)})
+    assert conflict(sums, NamedPart.of(again())) is None
+
+
+def test_classes_of_the_library_are_not_asked_to_promise_anything():
+    median = NamedPart.of(AGGREGATORS.make("median"))
+    assert "grants" not in median.breaks[Fact.ONLY_SUMS]

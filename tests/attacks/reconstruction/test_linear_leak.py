@@ -13,7 +13,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.objective import SquaredError
 from support.synthetic import federation
 
-ONE_STEP = {"rounds": 1, "local": {"batch_size": 0, "lr": 0.1}, "eval_every": 0}
+ONE_STEP = {"rounds": 1, "local": {"epochs": 1, "batch_size": 0, "lr": 0.1}, "eval_every": 0}
 NET = [nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3)]
 
 
@@ -42,7 +42,8 @@ def test_one_sample_one_step_and_squared_error_by_hand():
         model[0].weight.copy_(w), model[0].bias.copy_(b), model[2].weight.copy_(v)
     made = federation([1, 1], shape=(3,))
     columns = {"x": torch.cat([x, x]), "y": torch.cat([y, y])}
-    task = replace(fl.task_of(replace(made, columns=columns, classes=1), model), objective=SquaredError())
+    task = fl.task_of(replace(made, columns=columns, classes=1), model)
+    task = replace(task, objective=SquaredError(), prepare=None)
     h = torch.tanh(w @ x[0] + b)
     db = (v[0] @ h - y[0]) * v[0] * (1 - h**2)  # of half the squared distance
     seen, _ = updates_of_run(task, **ONE_STEP)
@@ -148,7 +149,7 @@ def test_a_layer_that_sees_a_sequence_step_by_step_gives_no_sample_away_and_is_r
 @pytest.mark.parametrize("attack", ["classfishing", "gradientinversion"])
 def test_what_needs_classes_says_so(attack):
     made = fl.task("digits", clients=3, model="mlp")
-    numbers = replace(made.federation, columns={**made.federation.columns, "y": torch.rand(1797)}, classes=10)
+    numbers = replace(made.federation, columns={**made.federation.columns, "y": torch.rand(1797, 10)}, classes=10)
     task = replace(made, federation=numbers, objective=SquaredError())
     with pytest.raises(FedloomError, match=f"{attack} needs classes .* linearleak and trapweights read samples under"):
         leaks_of_run(task, "fedavg", attack, **ONE_STEP)
