@@ -53,7 +53,10 @@ def test_without_an_attack_with_every_setting_nothing_is_said_to_leak_nothing(au
 
 
 def test_attacks_that_were_not_measured_for_one_reason_share_a_line(audited, tmp_path):
-    gone = [replace(one, status="no time", reason="there was no time for it", numbers={}) for one in audited.findings]
+    gone = [
+        replace(one, status="no time", reason="there was no time for it", numbers={}, samples=())
+        for one in audited.findings
+    ]
     text = page_of(replace(audited, findings=tuple(gone)), tmp_path)
     assert text.count("there was no time for it") == 1
 
