@@ -169,7 +169,7 @@ def start_of_model(kind: Declaration, name: str, message: Message, reply: Mappin
     """The same by what a tensor was declared to be.
 
     Args:
-        kind: What it is.
+        kind: What the tensor was declared to be.
         name: The name of the reply's tensor.
         message: The message that the reply answers, as the clients of the reply got it.
         reply: What the clients replied.

@@ -249,7 +249,7 @@ def _reading(audit: Audit) -> Iterator[str]:
     )
     yield (
         "<li>An image is rebuilt recognisably from a PSNR of 20 dB on; a blank one has about 10. A row of a table is "
-        "if its numbers are a tenth of their columns' spread off, or less: that is 20 dB too, and a row of means has 0. "
+        "if its numbers are a tenth of their columns' spread off, or less: that is 20 dB too, and means have 0. "
         "Samples are compared with the original that they are most like, which an attacker does not know.</li>"
     )
     yield (

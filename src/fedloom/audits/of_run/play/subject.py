@@ -203,7 +203,7 @@ class Subject:
         Args:
             settings: Its values, of ``settings``.
             rounds: The last round that is played.
-            adversary: The attack.
+            adversary: The part, or its name and settings.
             over: Whether there is no time left; asked before every round.
         """
         values = dict(settings) if adversary is None else {**settings, "adversary": adversary}

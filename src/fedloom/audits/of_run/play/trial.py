@@ -35,7 +35,7 @@ class Trial:
         """The beginning of the run, with an attack.
 
         Args:
-            adversary: The attack.
+            adversary: The part, or its name and settings.
             rounds: How many rounds; as many as the audit plays by default.
         """
         last = self.rounds if rounds is None else rounds
