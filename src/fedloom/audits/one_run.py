@@ -175,8 +175,9 @@ class CanaryServer(LookingServer):
         asked = torch.cat([canaries.order[mine], others[:room]])
         steps = -sample_gradients(planted.visible, update.row, asked).double()
         steps = steps / torch.linalg.vector_norm(steps, dim=1, keepdim=True).clamp(min=self.clip)
+        steps = update.take_sent(steps)
         metric = Whitening.of_gradients(steps, self.ridge[list(update.clients)].sum())
-        self.scores[mine] += metric.cosines(steps[: len(mine)], update.trained)
+        self.scores[mine] += metric.cosines(steps[: len(mine)], update.take_sent(update.trained))
 
 
 def audit_in_one_run(
