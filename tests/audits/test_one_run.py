@@ -78,7 +78,7 @@ def test_methods_that_send_other_names_or_parts_of_a_model_are_guessed_too(task,
     [
         ({"sample_privacy": None}, "this run has none: give sample_privacy"),
         ({"adversary": "signflipping"}, "leave out adversary"),
-        ({"method": "local"}, "reads what clients send: choose another method"),
+        ({"method": "local"}, "reads what clients send, and local sends nothing"),
     ],
 )
 def test_what_cannot_be_audited_is_refused_in_a_sentence(task, settings, words):

@@ -40,6 +40,7 @@ from fedloom.privacy.sampling import sampling_rate
 from fedloom.rounds.loop import is_over, play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.runs.prepare import prepare
+from fedloom.runs.run import method_section
 from fedloom.training.threads import single_thread
 
 DELTAS = tuple(float(delta) for delta in np.geomspace(1e-5, 0.8, 12))
@@ -200,7 +201,8 @@ def audit_in_one_run(
     if "adversary" in settings:
         raise FedloomError("audit_in_one_run has a server that looks: leave out adversary.")
     values = {**settings, "eval_every": 0}
-    planned = prepare(task, method_from(method), resolve(values)).config
+    algorithm = method_from(method)
+    planned = prepare(task, algorithm, resolve({**values, "method": method_section(algorithm)}, task=task)).config
     privacy = planned.sample_privacy
     if privacy is None:
         raise FedloomError(
