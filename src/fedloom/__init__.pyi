@@ -122,6 +122,7 @@ from fedloom.methods.fedavg import FedAvg as FedAvg
 from fedloom.methods.fedavgexit import FedAvgExit as FedAvgExit
 from fedloom.methods.fedavgm import FedAvgM as FedAvgM
 from fedloom.methods.fedbabu import FedBABU as FedBABU
+from fedloom.methods.fedbn import FedBN as FedBN
 from fedloom.methods.feddyn import FedDyn as FedDyn
 from fedloom.methods.fedgala.fedgala import FedGala as FedGala
 from fedloom.methods.fedgala.fedgalap import FedGalaP as FedGalaP
