@@ -52,7 +52,7 @@ class FedBN(SharedColumns):
     }
     keeps: ClassVar[Kept] = {"batchnorm": "the BatchNorm layers, as the site trained them, with their statistics"}
 
-    def check(self, task: Task, work: LocalWork) -> None:  # noqa: ARG002
+    def check(self, task: Task, work: LocalWork) -> None:
         if not self.columns(task).any():
             raise FedloomError(f"fedbn: {type(task.model).__name__} is all BatchNorm, so nothing is shared: use local.")
 
