@@ -196,6 +196,7 @@ from fedloom.selection.rawcs import RAWCS as RAWCS
 from fedloom.tasks.architectures import ModelTable
 from fedloom.tasks.own_data import task_of as task_of
 from fedloom.tasks.settings import (
+    AdapterSpec,
     Columns,
     CommunalSpec,
     DriftSpec,
@@ -570,6 +571,8 @@ def task(
     model: ModelSpec = ...,
     model_options: Mapping[str, Any] = ...,
     models: ModelTable = ...,
+    frozen: Columns = ...,
+    adapters: AdapterSpec = ...,
     augment: bool = ...,
     withhold: WithholdSpec = ...,
     drift: DriftSpec = ...,
@@ -603,6 +606,9 @@ def task(
         model: A model of ``fedloom list models``, or your own: net.py:Net. By default the task's own model.
         model_options: Options of the model.
         models: The clients' models, where they differ, and who has which; ``model`` is then the server's.
+        frozen: Parameters that keep their initial weights and never travel, as patterns over their names:
+            ``body.*``.
+        adapters: Low-rank adapters of linear layers, which alone train and travel, for instance ``{rank = 4}``.
         augment: Whether training images are shifted and mirrored at random.
         withhold: A class that some clients lack in their training data, for instance ``{label = 3, clients =
             2}``.

@@ -65,6 +65,7 @@ from fedloom.runs.start_model import with_start
 from fedloom.tasks.architectures import numbered_models
 from fedloom.tasks.builder import SiteSource, TaskDeployment, task_builder
 from fedloom.tasks.deployment import samples_at
+from fedloom.tasks.trained_parts import with_trained_parts
 from fedloom.training.local_trainer import LocalTrainer
 
 CONFIG, SCHEMA, INITIAL = "config.toml", "schema.json", "initial.safetensors"
@@ -242,9 +243,10 @@ class Blueprint:
         if self.schema.rehearsal_only:
             return self._rehearsal_task()
         settings = task_settings(self.config)
-        return self._with_initial_model(
-            self._deployment.server_task(settings, self.schema, sizes, self.communal, self.global_test, self.server_set)
+        task = self._deployment.server_task(
+            settings, self.schema, sizes, self.communal, self.global_test, self.server_set
         )
+        return self._with_initial_model(with_trained_parts(task, settings))
 
     def site_task(self, settings: SiteSettings, folder: Path) -> Task:
         """A site's task, from its own data or its share of the run file's.
@@ -265,7 +267,9 @@ class Blueprint:
             raise FedloomError(f"site {settings.name}: {problem} (then make the deployment again).")
         data = settings.data
         site = SiteSource(settings.name, client, _data_path(settings, folder), data.target, data.ignore, data.salt)
-        return self._with_initial_model(self._deployment.site_task(task_settings(config), schema, site, self.communal))
+        known = task_settings(config)
+        task = self._deployment.site_task(known, schema, site, self.communal)
+        return self._with_initial_model(with_trained_parts(task, known))
 
     def runtime(self, task: Task) -> ClientRuntime:
         """What a site's process needs to do jobs: the method over its task.
