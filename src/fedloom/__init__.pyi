@@ -231,6 +231,7 @@ def run(
     size_groups: list[int] | None = ...,
     new_clients: int = ...,
     start_from: str | None = ...,
+    start_without: list[str] = ...,
     local: LocalWork | Mapping[str, Any] | None = ...,
     sample_privacy: SamplePrivacy | Mapping[str, Any] | None = ...,
     selection: Any = ...,
@@ -270,6 +271,8 @@ def run(
         new_clients: Clients held out of training; they are only evaluated.
         start_from: Start from the model of a run's folder, of a saved model, or of a .safetensors file. By
             default a random initial model.
+        start_without: Tensors that ``start_from`` leaves as they are, as patterns: ``head.*`` for other
+            classes.
         local: What a client does between receiving a model and answering.
         sample_privacy: Clients train by DP-SGD, which protects each of their samples, also from the server.
         selection: Who takes part in a round, of ``fedloom list selectors``.
@@ -310,6 +313,7 @@ def compare(
     size_groups: list[int] | None = ...,
     new_clients: int = ...,
     start_from: str | None = ...,
+    start_without: list[str] = ...,
     local: LocalWork | Mapping[str, Any] | None = ...,
     sample_privacy: SamplePrivacy | Mapping[str, Any] | None = ...,
     selection: Any = ...,
@@ -353,6 +357,8 @@ def compare(
         new_clients: Clients held out of training; they are only evaluated.
         start_from: Start from the model of a run's folder, of a saved model, or of a .safetensors file. By
             default a random initial model.
+        start_without: Tensors that ``start_from`` leaves as they are, as patterns: ``head.*`` for other
+            classes.
         local: What a client does between receiving a model and answering.
         sample_privacy: Clients train by DP-SGD, which protects each of their samples, also from the server.
         selection: Who takes part in a round, of ``fedloom list selectors``.
@@ -388,6 +394,7 @@ def sweep(
     size_groups: list[int] | None = ...,
     new_clients: int = ...,
     start_from: str | None = ...,
+    start_without: list[str] = ...,
     local: LocalWork | Mapping[str, Any] | None = ...,
     sample_privacy: SamplePrivacy | Mapping[str, Any] | None = ...,
     selection: Any = ...,
@@ -431,6 +438,8 @@ def sweep(
         new_clients: Clients held out of training; they are only evaluated.
         start_from: Start from the model of a run's folder, of a saved model, or of a .safetensors file. By
             default a random initial model.
+        start_without: Tensors that ``start_from`` leaves as they are, as patterns: ``head.*`` for other
+            classes.
         local: What a client does between receiving a model and answering.
         sample_privacy: Clients train by DP-SGD, which protects each of their samples, also from the server.
         selection: Who takes part in a round, of ``fedloom list selectors``.
@@ -465,6 +474,7 @@ def advise(
     size_groups: list[int] | None = ...,
     new_clients: int = ...,
     start_from: str | None = ...,
+    start_without: list[str] = ...,
     local: LocalWork | Mapping[str, Any] | None = ...,
     sample_privacy: SamplePrivacy | Mapping[str, Any] | None = ...,
     selection: Any = ...,
@@ -502,6 +512,8 @@ def advise(
         new_clients: Clients held out of training; they are only evaluated.
         start_from: Start from the model of a run's folder, of a saved model, or of a .safetensors file. By
             default a random initial model.
+        start_without: Tensors that ``start_from`` leaves as they are, as patterns: ``head.*`` for other
+            classes.
         local: What a client does between receiving a model and answering.
         sample_privacy: Clients train by DP-SGD, which protects each of their samples, also from the server.
         selection: Who takes part in a round, of ``fedloom list selectors``.

@@ -85,6 +85,18 @@ def test_a_saved_model_answers_as_the_tasks_own_model(blueprint: Blueprint, tmp_
     assert (about.client, about.method, about.round) == ("north", "fedrep", 2)
 
 
+@pytest.mark.parametrize("trained", [{"frozen": ["1.*"]}, {"adapters": {"rank": 2}}], ids=["frozen", "adapters"])
+def test_a_site_saves_and_reads_a_model_of_which_a_part_trains(trained: dict[str, Any], tmp_path: Path) -> None:
+    path = small_tables.write_patients(tmp_path / "patients.csv")
+    made = Blueprint.of(small_tables.config_of(path, "fedavg", **trained), small_tables.HOSPITALS)
+    save(tmp_path / "model", made)
+    task = task_from_config(made.config)
+    task.layout.fill(task.model, row_of(made))
+    with torch.no_grad():
+        expected = task.model.eval()(task.inputs(torch.arange(60)))
+    torch.testing.assert_close(load_model(tmp_path / "model").outputs(task.federation.columns["x"]), expected)
+
+
 def test_batches_do_not_change_an_answer(blueprint: Blueprint, tmp_path: Path) -> None:
     save(tmp_path / "model", blueprint)
     loaded, x = load_model(tmp_path / "model"), samples(1_100)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from fedloom.core.errors import FedloomError
-from fedloom.core.model.frozen_parts import freeze
-from fedloom.core.model.low_rank_adapters import LowRankAdapters, with_adapters
+from fedloom.core.model.frozen_parts import freeze, unfreeze
+from fedloom.core.model.low_rank_adapters import LowRankAdapters, with_adapters, without_adapters
 from fedloom.core.task import Task
 from fedloom.registry.validation import validate
 from fedloom.tasks.settings import AdapterSpec, TaskSection
@@ -24,6 +24,20 @@ def read_adapters(adapters: AdapterSpec) -> LowRankAdapters | None:
         return adapters
     made: LowRankAdapters = validate(LowRankAdapters, dict[str, Any](adapters), "task.adapters")
     return made
+
+
+def retrained(task: Task, frozen: Sequence[str], adapters: AdapterSpec, seed: int) -> Task:
+    """The same task with other parts that train, as if it had been made so.
+
+    Args:
+        frozen: The setting ``frozen``.
+        adapters: The setting ``adapters``.
+        seed: The setting ``seed``.
+    """
+    if task.architectures is not None:
+        return task
+    plain = replace(task, model=unfreeze(without_adapters(task.model)))
+    return with_trained_parts(plain, TaskSection(frozen=list(frozen), adapters=adapters, seed=seed))
 
 
 def with_trained_parts(task: Task, settings: TaskSection) -> Task:

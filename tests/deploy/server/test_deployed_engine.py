@@ -866,6 +866,15 @@ def test_what_passed_on_the_wire_is_counted(tmp_path):
     }  # fmt: skip
 
 
+def test_low_rank_adapters_train_at_sites_as_in_the_simulation(tmp_path):
+    task = {**TINY["task"], "adapters": {"rank": 2}}  # type: ignore[dict-item]
+    made = Plan.of("fedavg", task=task, eval_every=1)
+    history, expected = Local(made, tmp_path).play(), simulate(made)
+    assert exclusions(history) == []
+    assert [r["metrics"] for r in history.records] == [r["metrics"] for r in expected.records]
+    assert history.total("bytes_up") == 3 * 3 * 4 * 2 * (64 + 8 + 8 + 10)
+
+
 # -- metrics
 
 

@@ -11,7 +11,7 @@ within ``1 / sqrt(inputs)``, as in the authors' code. A server that averages A a
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -95,6 +95,7 @@ def with_adapters(model: nn.Module, adapters: LowRankAdapters, seed: int) -> nn.
         raise FedloomError(
             f"task.adapters: train names all layers of on ({listed(layers)}), so none gets an adapter: leave it out."
         )
+    training = [name for name, parameter in made.named_parameters() if parameter.requires_grad]
     for name, parameter in made.named_parameters():
         parameter.requires_grad_(name in whole)
     for place, name in enumerate(chosen):
@@ -102,6 +103,7 @@ def with_adapters(model: nn.Module, adapters: LowRankAdapters, seed: int) -> nn.
         base, randomness = cast(nn.Linear, made.get_submodule(name)), generator(seed, "adapters", place)
         setattr(made.get_submodule(owner), leaf, LowRankLinear(base, adapters.rank, adapters.alpha, randomness))
     made.parts = _declared_parts(model, chosen)  # type: ignore[assignment]
+    made.frozen_parameters = tuple(name for name in training if name not in whole)  # type: ignore[assignment]
     return made
 
 
@@ -146,8 +148,22 @@ def merge_adapters(model: nn.Module) -> nn.Module:
     Args:
         model: A model with adapters, such as ``history.model(task)`` gives; any other is only copied.
     """
+    return _with_layers(model, LowRankLinear.merged)
+
+
+def without_adapters(model: nn.Module) -> nn.Module:
+    """A copy of a model whose adapters are dropped, as it was before it had them.
+
+    Args:
+        model: A model with adapters; any other is only copied.
+    """
+    return _with_layers(model, lambda layer: layer.base)
+
+
+def _with_layers(model: nn.Module, plain: Callable[[LowRankLinear], nn.Linear]) -> nn.Module:
+    """A copy of a model with plain layers in the places of those with adapters."""
     made = copy.deepcopy(model)
     for name, layer in list(_adapted(made)):
         owner, _, leaf = name.rpartition(".")
-        setattr(made.get_submodule(owner), leaf, layer.merged())
+        setattr(made.get_submodule(owner), leaf, plain(layer))
     return made

@@ -117,7 +117,8 @@ class Blueprint:
         names = tuple(sites)
         task, algorithm = task_from_config(config), method_from_config(config)
         if config.start_from is not None:  # the blueprint holds the initial model
-            task, config = with_start(task, config.start_from), config.model_copy(update={"start_from": None})
+            task = with_start(task, config.start_from, config.start_without)
+            config = config.model_copy(update={"start_from": None, "start_without": []})
         check_deployable(config, task, algorithm, names)
         if task.architectures is not None:  # sites that are added must not change who has which model
             models = numbered_models(config.task.models, task.architectures)

@@ -30,6 +30,7 @@ from fedloom.runs.results.client_model import client_model, client_number
 from fedloom.runs.results.metric_names import refuse_unknown_metric
 from fedloom.runs.results.summaries import BYTES, bytes_sent, score_panels
 from fedloom.runs.results.unadapted_row import unadapted_row
+from fedloom.runs.start_model import with_start
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -221,6 +222,9 @@ class History:
                 f"this run's model has {len(row):,} numbers, but the model of the task {task.name} has "
                 f"{task.layout.width:,}: give the task of the run."
             )
+        start = self.config.get("start_from")
+        if start is not None and task.layout.constants(task.model):  # what is frozen came from there
+            task = with_start(task, start, self.config.get("start_without", ()))
         model = copy.deepcopy(task.model)
         task.layout.fill(model, row)
         return model.eval()
