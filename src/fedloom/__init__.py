@@ -50,6 +50,7 @@ _WHERE = {
     "fedloom.core.pull": ("Affine",),
     "fedloom.core.layout": ("Layout",),
     "fedloom.core.model.adapted_model": ("add_modules",),
+    "fedloom.core.model.low_rank_adapters": ("merge_adapters",),
     "fedloom.aggregation.server_optimizer": ("ServerOptimizer",),
     "fedloom.core.declarations": ("Model", "Update", "Statistic", "Scalar"),
     "fedloom.core.aggregator": ("Aggregator", "AggregationContext"),

@@ -79,6 +79,7 @@ from fedloom.core.message import Reply as Reply
 from fedloom.core.message import Wave as Wave
 from fedloom.core.metric import Metric as Metric
 from fedloom.core.model.adapted_model import add_modules as add_modules
+from fedloom.core.model.low_rank_adapters import merge_adapters as merge_adapters
 from fedloom.core.model.sub_models import FederatedDropout as FederatedDropout
 from fedloom.core.objective import CrossEntropy as CrossEntropy
 from fedloom.core.objective import Loss as Loss

@@ -22,6 +22,7 @@ from fedloom.deploy.model_folder import About, save_model
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.saved_model import load_model, model_at
 from fedloom.deploy.settings import SiteData, SiteSettings, to_toml
+from fedloom.runs.start_model import with_start
 from fedloom.tasks.graphs.read import save_graph
 from support import small_graphs, small_tables
 
@@ -95,6 +96,8 @@ def test_a_site_saves_and_reads_a_model_of_which_a_part_trains(trained: dict[str
     with torch.no_grad():
         expected = task.model.eval()(task.inputs(torch.arange(60)))
     torch.testing.assert_close(load_model(tmp_path / "model").outputs(task.federation.columns["x"]), expected)
+    started = with_start(task_from_config(made.config), str(tmp_path / "model")).model.state_dict()
+    assert all(torch.equal(started[name], tensor) for name, tensor in task.model.state_dict().items())
 
 
 def test_batches_do_not_change_an_answer(blueprint: Blueprint, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from fedloom.runs.folder.checkpoint import read_server_state
 from fedloom.runs.folder.fingerprint import hash_tensor
 from fedloom.runs.folder.manifest import read_checked
 from fedloom.runs.folder.old_folders import read_run_values
+from fedloom.runs.folder.plan_constants import plan_constants
 from fedloom.runs.results.unadapted_row import unadapted_row
 from fedloom.tasks.trained_parts import retrained
 
@@ -46,7 +47,8 @@ def with_start(task: Task, path: str, without: Sequence[str] = ()) -> Task:
     if (place / "config.toml").is_file() and not (place / SAVED).is_file():
         weights = _weights_of_run(place, path, task)
     else:
-        weights = _weights(place / SAVED if place.is_dir() else place, path)
+        kept = plan_constants(place) if place.is_dir() else {}
+        weights = {**kept, **_weights(place / SAVED if place.is_dir() else place, path)}
     _fill(model, weights, path, without)
     if not all(bool(tensor.isfinite().all()) for tensor in model.parameters()):
         raise FedloomError(f"start_from={path}: the model there has numbers that are not finite: it diverged.")
@@ -68,6 +70,7 @@ def _weights_of_run(place: Path, path: str, task: Task) -> dict[str, Tensor]:
             raise FedloomError(
                 f"start_from={path}: the run there started from {earlier}, and the model there has changed: restore it."
             )
+    before = _with_constants(before, plan_constants(place.parent))  # a deployment's run: they are in its plan
     row = unadapted_row(row, before, values["method"])
     if len(row) != before.layout.width:
         raise FedloomError(
@@ -79,6 +82,15 @@ def _weights_of_run(place: Path, path: str, task: Task) -> dict[str, Tensor]:
     if adapter_tensors(model) != adapter_tensors(task.model):
         model = merge_adapters(model)
     return dict(model.state_dict())
+
+
+def _with_constants(task: Task, constants: Mapping[str, Tensor]) -> Task:
+    """The task with other values of what its model does not train, as far as its model has it."""
+    own = task.model.state_dict()
+    fitting = {name: t for name, t in constants.items() if name in own and own[name].shape == t.shape}
+    model = copy.deepcopy(task.model)
+    model.load_state_dict({**own, **fitting})
+    return replace(task, model=model) if fitting else task
 
 
 def model_digest(model: nn.Module) -> str:

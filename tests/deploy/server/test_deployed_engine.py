@@ -16,7 +16,9 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
+from fedloom.config.resolve import resolve, task_from_config
 from fedloom.core.aggregator import TOLERATED
 from fedloom.core.algorithm import State
 from fedloom.core.channel_step import ChannelStep, Extras, Sender
@@ -38,6 +40,7 @@ from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.runs.prepare import prepare
 from fedloom.runs.results.history import History
 from fedloom.runs.runner import execute
+from fedloom.runs.start_model import with_start
 from fedloom.tasks.graphs.read import save_graph
 from support.compositions import spec_of
 from support.local_transport import TINY, Local, Plan, Sent, change_answer, quick, simulate, tamper_with
@@ -873,6 +876,19 @@ def test_low_rank_adapters_train_at_sites_as_in_the_simulation(tmp_path):
     assert exclusions(history) == []
     assert [r["metrics"] for r in history.records] == [r["metrics"] for r in expected.records]
     assert history.total("bytes_up") == 3 * 3 * 4 * 2 * (64 + 8 + 8 + 10)
+
+
+def test_a_run_starts_from_a_deployed_one_with_what_its_plan_has_frozen(tmp_path):
+    task = {**TINY["task"], "frozen": ["1.*"]}  # type: ignore[dict-item]
+    plain = task_from_config(resolve({**TINY, "method": {"name": "fedavg"}, "task": task}))
+    weights = {name: tensor + 0.01 for name, tensor in plain.model.state_dict().items()}
+    save_file(weights, tmp_path / "weights.safetensors")
+    made = Plan.of("fedavg", task=task, start_from=str(tmp_path / "weights.safetensors"))
+    history = Local(made, tmp_path / "server").play()
+    made.blueprint.save(tmp_path / "server", server=True)
+    started = with_start(plain, str(tmp_path / "server/run")).model
+    assert torch.equal(started[1].weight, weights["1.weight"])
+    assert torch.equal(plain.layout.row(started), history.row)
 
 
 # -- metrics

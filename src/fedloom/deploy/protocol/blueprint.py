@@ -50,6 +50,7 @@ from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.runs.folder.checkpoint import load_tensors
 from fedloom.runs.folder.fingerprint import hash_tensor
 from fedloom.runs.folder.old_folders import with_new_keys
+from fedloom.runs.folder.plan_constants import INITIAL
 from fedloom.runs.poisoned_task import poisoned_task
 from fedloom.runs.prepare import (
     Prepared,
@@ -68,7 +69,7 @@ from fedloom.tasks.deployment import samples_at
 from fedloom.tasks.trained_parts import with_trained_parts
 from fedloom.training.local_trainer import LocalTrainer
 
-CONFIG, SCHEMA, INITIAL = "config.toml", "schema.json", "initial.safetensors"
+CONFIG, SCHEMA = "config.toml", "schema.json"
 COMMUNAL, GLOBAL, SERVER = "communal.safetensors", "global.safetensors", "server.safetensors"
 ARCHITECTURE = "architecture/"
 """Before the number of an architecture and the names of its initial model's tensors in ``initial.safetensors``."""
