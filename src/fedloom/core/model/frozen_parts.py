@@ -39,7 +39,7 @@ def match_names(names: Sequence[str], patterns: Sequence[str], where: str, what:
 
     Args:
         where: The setting that has the patterns, for the error.
-        what: What the names are of.
+        what: What an error calls the thing that has such a name.
     """
     for pattern in patterns:
         if not any(matches(name, [pattern]) for name in names):
