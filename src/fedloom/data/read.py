@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ParamSpec
 
@@ -19,6 +19,10 @@ from fedloom.core.errors import FedloomError
 from fedloom.data.federation import Federation
 from fedloom.data.folder import read_arrays
 from fedloom.data.from_arrays import RESERVED, from_arrays
+from fedloom.data.media.file_table import has_client_folders
+from fedloom.data.media.media_settings import Images, Sounds
+from fedloom.data.media.medium import IMAGES, SOUNDS, medium_of
+from fedloom.data.media.read_media import FileReading, federation_of_files
 from fedloom.data.readers.leaf import read_leaf
 from fedloom.data.readers.npz_per_client import read_npz_per_client
 from fedloom.data.readers.objects import (
@@ -29,6 +33,7 @@ from fedloom.data.readers.objects import (
     is_torch_dataset,
 )
 from fedloom.data.tables.read_table import USUAL_CLIENT, federation_of_table
+from fedloom.data.tables.table_columns import TableColumns
 from fedloom.data.tables.tables import (
     Table,
     is_table,
@@ -64,6 +69,9 @@ def names_clients(path: str | Path, client: str = USUAL_CLIENT) -> str:
         client: The column of a table that names the client.
     """
     place = Path(path).expanduser()
+    medium = medium_of(place, TableColumns(client=client)) if place.is_dir() else None
+    if medium is not None:
+        return "has a folder per client" if has_client_folders(place, medium.endings) else ""
     if place.is_dir():
         return "has a file per client"
     if place.suffix.lower() == ".json":
@@ -118,6 +126,11 @@ def read(
     ignore: Sequence[str] = (),
     kind: str | None = None,
     classes: int | None = None,
+    client_from: str | None = None,
+    file_column: str | None = None,
+    skip_unreadable: bool = False,
+    images: Images | Mapping[str, Any] | None = None,
+    sounds: Sounds | Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Federation:
     """A federation from a user's file, folder, frame or dataset. A file's format follows from its ending and content.
@@ -127,6 +140,9 @@ def read(
     the arrays x and y and may have client; without x, its other arrays are input columns by name. ``.json`` is LEAF's
     format. A folder holds one table or one NPZ per client, or LEAF's JSON files; its sub-folders train and test, where
     it has them, are the clients' parts.
+
+    A folder of images or sounds has sub-folders ``client/class`` or ``class``; a table may name such files in a column.
+    All of them become the same size or length, and ``federation.notes`` says which.
 
     Args:
         path: A .csv, .tsv (also .gz), .parquet, .npz or .json file, a folder, a pandas frame, a torch dataset, or a
@@ -138,14 +154,36 @@ def read(
         ignore: Columns of a table, or input columns of an NPZ file, that are left out.
         kind: What the target is, where its values do not show it: classes, number, labels or tokens.
         classes: The number of classes, where the labels do not show it.
+        client_from: A regular expression whose one group finds the client in the path of an image or sound.
+        file_column: The column of a table with the paths of images or sounds; by default the first one whose first
+            cell is such a path.
+        skip_unreadable: Whether images and sounds that cannot be read are left out, instead of an error.
+        images: What images become: ``{"size": 48}``, ``{"size": [48, 64], "channels": 1}``.
+        sounds: What sounds become: ``{"rate": 8000, "seconds": 1.5, "mels": 40}``.
         **options: Options of ``from_arrays``: partition, clients, seed and the shares.
     """
+    about_files = {
+        "client_from": client_from,
+        "file_column": file_column,
+        "skip_unreadable": skip_unreadable or None,
+        "images": images,
+        "sounds": sounds,
+    }
     if not isinstance(path, str | Path):
+        _refuse_settings(about_files, "the data are an object in Python")
         return _read_object(path, target, client, group, ignore, kind=kind, classes=classes, **options)
     path = Path(path).expanduser()
     options.setdefault("title", path.name)
     if not path.exists():
         raise FedloomError(f"{path} does not exist: give a .csv, .npz, .parquet or .json file, or a folder of them.")
+    columns = TableColumns(target if isinstance(target, str) else ",".join(target), client, ignore, group)
+    medium = medium_of(path, columns, file_column)
+    if medium is not None:
+        other = SOUNDS if medium is IMAGES else IMAGES
+        _refuse_settings({other.setting: about_files[other.setting]}, f"{path.name} has {medium.what}s")
+        reading = FileReading(client_from, file_column, skip_unreadable, about_files[medium.setting])
+        return federation_of_files(path, medium, columns, reading, kind, classes, **options)
+    _refuse_settings(about_files, f"{path.name} has no files of images or sounds")
     has_tables = (path.is_dir() and any(is_table(file) for file in path.rglob("*"))) or is_table(path)
     if group is not None and not has_tables and path.suffix.lower() != ".npz":
         raise FedloomError(f"group='{group}': {path.name} has no columns; give a table or an .npz file to use groups.")
@@ -171,6 +209,13 @@ def read(
     return from_arrays(
         arrays["x"], arrays["y"], arrays.get("client"), group=together, kind=kind, classes=classes, **options
     )
+
+
+def _refuse_settings(given: Mapping[str, Any], why: str) -> None:
+    """Raise an error if a setting is given that these data have no use for."""
+    for name, value in given.items():
+        if value is not None:
+            raise FedloomError(f"{name}={value}: {why}: leave it out.")
 
 
 def _read_object(

@@ -10,7 +10,7 @@ The plan is fitted by ``data/tables/fit_columns.py``. It is stored with a model 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from fedloom.core.errors import FedloomError
 from fedloom.data.tables.dates import date_features, parse_dates
+from fedloom.data.tables.table_columns import TableColumns
 from fedloom.data.tables.tables import Table, as_texts, is_table, name_list, order_features, read_table
 
 FIRST_WORD = 2
@@ -167,6 +168,16 @@ class ColumnPlan(BaseModel):
         return [column.name for column in self.columns]
 
     @property
+    def what(self) -> str:
+        """A row."""
+        return "row"
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """None: samples are rows."""
+        return ()
+
+    @property
     def usual_model(self) -> None:
         """None: rows of features."""
         return None
@@ -209,19 +220,22 @@ class ColumnPlan(BaseModel):
         lines = [f"{name_list(plain)}: {len(plain)} numbers"] if together else []
         return lines + [column.line for column in self.columns if not (together and column.name in plain)]
 
-    def read_table(self, path: Path, texts: Collection[str], ignore: Collection[str]) -> Table:
+    def read_table(self, path: Path, columns: TableColumns) -> Table:
         """A user's table, whose columns of categories and words stay texts.
 
         Args:
             path: A table.
-            texts: Further columns that stay texts.
-            ignore: Columns that are left out.
+            columns: The columns that are not inputs.
         """
         if not is_table(path):
             raise FedloomError(
                 f"{path.name} is not a table, but the task's data are one: give a .csv, .tsv or .parquet file."
             )
-        return read_table(path, [*texts, *self.texts], ignore)
+        return read_table(path, [*columns.names, *self.texts], columns.ignore)
+
+    def without_unreadable(self, table: Table) -> tuple[Table, str]:
+        """All rows: they name no files."""
+        return table, ""
 
     def check_columns(self, inputs: Sequence[str], where: str) -> None:
         """Raise an error if the input columns of a table are not the plan's; what it leaves out may be missing.

@@ -67,6 +67,22 @@ def table_targets_under_schema(table: Table, target: str, schema: DataSchema) ->
     return number_values(table.values(names[0]), where) if kind == "number" else class_numbers(texts, schema, where)
 
 
+def folder_classes(folders: np.ndarray, schema: DataSchema, where: str) -> np.ndarray:
+    """The schema's class numbers of files, from the names of the folders that they lie in.
+
+    Args:
+        folders: The name of each file's folder.
+        schema: What the classes are.
+        where: What an error calls the data.
+    """
+    place = {name: number for number, name in enumerate(schema.labels)}
+    strange = sorted({str(name) for name in folders if name not in place})
+    if strange:
+        shown = ", ".join(schema.labels[:LISTED]) + (" …" if schema.classes > LISTED else "")
+        raise FedloomError(f"the sub-folder '{strange[0]}' of {where} is not a class of the task ({shown}).")
+    return np.array([place[name] for name in folders], dtype=np.int64)
+
+
 def number_values(values: np.ndarray, where: str) -> np.ndarray:
     """Values as float32 numbers; one that is not a finite number is an error."""
     found = np.empty(len(values), dtype=np.float32)
