@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from fedloom.data.media.image_plan import ImagePlan
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.data.folder import read_arrays, read_tsv_columns
+from fedloom.data.media.image_plan import ImagePlan
 from fedloom.data.read import read
 from fedloom.data.readers.csv import csv_columns
 from fedloom.data.readers.leaf import read_leaf
