@@ -402,7 +402,7 @@ def test_a_table_is_refused_where_the_task_has_columns(phone_plan, tmp_path):
 def test_sites_with_files_give_the_simulators_bytes(write, tmp_path):
     path = write(tmp_path / "mine")
     local = {"epochs": 1, "batch_size": 8, "lr": 0.05}
-    plan = Plan.of("fedavg", task={"name": "own", "path": str(path)}, local=local)
+    plan = Plan.of("fedavg", task={"name": "own", "path": str(path), "clients": 2}, local=local)
     played, simulated = Local(plan, tmp_path).play(), simulate(plan)
     assert torch.equal(played.row, simulated.row)
     assert not torch.equal(played.row, plan.blueprint.initial)

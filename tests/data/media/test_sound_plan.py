@@ -49,6 +49,12 @@ def test_a_long_sound_is_cut_and_a_short_one_is_followed_by_silence(tmp_path):
     assert (short[400:] == 0).all()
 
 
+@pytest.mark.parametrize("mels", [0, 8])
+def test_a_plan_shorter_than_a_window_is_followed(mels, tmp_path):
+    plan = SoundPlan(rate=4000, samples=3, mels=mels)
+    assert plan.read(write_wave(tmp_path / "a.wav", sine(440)), "a.wav").shape == plan.shape
+
+
 def test_without_a_wish_the_lowest_rate_counts_and_nine_of_ten_are_whole():
     headers = [SoundHeader(22_050, 0.1 * number) for number in range(1, 11)]
     plan = fit_sounds(headers, Sounds())

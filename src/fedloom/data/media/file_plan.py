@@ -68,7 +68,7 @@ class FilePlan(BaseModel):
         """The input that a file becomes; one that cannot be read is ``Unreadable``.
 
         Args:
-            path: The file.
+            path: The file, which nobody has looked at yet.
             where: What an error calls it.
         """
         raise NotImplementedError
@@ -149,7 +149,7 @@ def read_each(
 
     Args:
         table: The files.
-        read: Reads one file.
+        read: Makes something of one file, given its path and what errors call it.
         bad: Where the names of unreadable files go, and what is wrong with them; without it, the first is an error.
     """
     for row, (path, name) in enumerate(zip(table.columns[PATH], table.columns[NAME], strict=True)):

@@ -75,7 +75,7 @@ def folder_table(
     """The files of a folder: ``client/class/FILE`` or ``class/FILE``.
 
     Args:
-        folder: The folder.
+        folder: The folder, or the one above ``train`` and ``test``.
         columns: What the columns of classes and clients are called.
         what: What a file is, for errors.
         endings: The endings of such files; any other file in a sub-folder is taken as well, and read in vain.
@@ -136,7 +136,7 @@ def has_client_folders(folder: Path, endings: Sequence[str]) -> bool:
     """Whether files lie in ``client/class/FILE``: there are folders between the folder and those of the classes.
 
     Args:
-        folder: The folder.
+        folder: The folder, or the one above ``train`` and ``test``.
         endings: The endings of such files.
     """
     root = folder / PARTS[0] if (folder / PARTS[0]).is_dir() else folder

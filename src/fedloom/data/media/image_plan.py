@@ -14,9 +14,10 @@ import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Le
 
 from fedloom.data.media.file_plan import FilePlan, Unreadable, check_file
 from fedloom.data.media.media_settings import Images
@@ -50,8 +51,8 @@ class ImagePlan(FilePlan):
     """Height, width and channels of all images."""
 
     images: Literal["resized"] = "resized"
-    height: int
-    width: int
+    height: Annotated[int, Ge(1), Le(MOST_PIXELS)]
+    width: Annotated[int, Ge(1), Le(MOST_PIXELS)]
     channels: Literal[1, 3]
     reason: str = ""
     """Why this size, as a clause."""
@@ -117,7 +118,7 @@ def read_header(path: Path, where: str) -> ImageHeader:
     """What the header of an image says of it, turned as its camera says.
 
     Args:
-        path: The file.
+        path: The file, of which no pixel is decoded.
         where: What an error calls it.
     """
     from PIL import Image

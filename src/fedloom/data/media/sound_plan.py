@@ -11,12 +11,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import ceil, gcd
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
+from annotated_types import Ge, Le
 
 from fedloom.data.media.file_plan import FilePlan, Unreadable, check_file
-from fedloom.data.media.log_mel import log_mel, step_count
+from fedloom.data.media.log_mel import WINDOW, log_mel, step_count
 from fedloom.data.media.media_settings import Sounds
 from fedloom.files.limits import most_data
 
@@ -25,6 +26,8 @@ HIGHEST_RATE, LONGEST, SHORTEST = 16_000, 10.0, 0.2
 """The highest rate and the limits of the length in seconds where the user says none."""
 RATES = range(1000, 384_001)
 """Rates that a file may have: a filter between strange ones is larger than any sound."""
+MOST_SAMPLES = 600 * RATES[-1]
+"""Of one sound; a plan may come from somebody else's server."""
 WHOLE = 0.9
 """The share of files that are not cut where the user names no length."""
 
@@ -40,9 +43,9 @@ class SoundPlan(FilePlan):
     """Rate, length and bands of all sounds."""
 
     sounds: Literal["resampled"] = "resampled"
-    rate: int
-    samples: int
-    mels: int
+    rate: Annotated[int, Ge(RATES[0]), Le(RATES[-1])]
+    samples: Annotated[int, Ge(1), Le(MOST_SAMPLES)]
+    mels: Annotated[int, Ge(0), Le(256)]
     reason: str = ""
     """Why this rate and length, as a clause."""
 
@@ -92,16 +95,16 @@ class SoundPlan(FilePlan):
 
             common = gcd(rate, self.rate)
             signal = resample_poly(signal, self.rate // common, rate // common)
-        whole = np.zeros(self.samples)
-        whole[: len(signal)] = signal[: self.samples]
-        return log_mel(whole, self.rate, self.mels) if self.mels else whole[None].astype(np.float32)
+        whole = np.zeros(max(self.samples, round(WINDOW * self.rate)))
+        whole[: min(len(signal), self.samples)] = signal[: self.samples]
+        return log_mel(whole, self.rate, self.mels) if self.mels else whole[None, : self.samples].astype(np.float32)
 
 
 def read_sound_header(path: Path, where: str) -> SoundHeader:
     """What the header of a WAV file says of it.
 
     Args:
-        path: The file.
+        path: The file, of which no sound is read.
         where: What an error calls it.
     """
     with open_wave(path, where) as file:
