@@ -68,6 +68,19 @@ def test_a_table_of_paths_gives_targets_of_every_kind(stripes):
     assert torch.equal(classes.columns["x"][mine], folder.columns["x"])
 
 
+def test_a_table_of_paths_is_asked_for_its_target_and_its_clients(stripes):
+    rows = [f"{path.relative_to(stripes)},{path.parts[-2]},{path.parts[-3]}" for path in sorted(stripes.rglob("*.png"))]
+    (stripes / "all.csv").write_text("\n".join(["photo,kind,hospital", *rows]))
+    with pytest.raises(FedloomError, match=r"all.csv has no column 'label': its columns are photo, kind, hospital\."):
+        fl.read(stripes / "all.csv")
+    with pytest.raises(FedloomError, match=r"all.csv has no column 'site': its columns are photo, kind, hospital\."):
+        fl.read(stripes / "all.csv", target="kind", client="site")
+    with pytest.raises(FedloomError, match=r"--client-column COLUMN \(client=...\); .*'hospital' \(2 values\)"):
+        fl.read(stripes / "all.csv", target="kind")
+    with pytest.raises(FedloomError, match=r"the column 'kind' cannot have the paths and be the target"):
+        fl.read(stripes / "all.csv", target="kind", file_column="kind")
+
+
 def test_copies_are_never_on_two_sides(stripes):
     for path in sorted((stripes / "ann" / "along").iterdir()):
         shutil.copy(path, stripes / "bob" / "along" / f"copy-{path.name}")

@@ -17,7 +17,8 @@ import numpy as np
 from fedloom.core.errors import FedloomError
 from fedloom.data.readers.csv import csv_rows
 from fedloom.data.tables.table_columns import TableColumns
-from fedloom.data.tables.tables import TEXT_ENDINGS, Table, as_texts, is_table, name_list, read_table
+from fedloom.data.tables.table_targets import target_columns
+from fedloom.data.tables.tables import TEXT_ENDINGS, Table, as_texts, is_table, name_list, read_table, table_header
 
 PATH, NAME = "<path>", "<name>"
 """The columns of a table of files: where each is, and what errors call it. No column of a user's table is called so."""
@@ -225,6 +226,11 @@ def path_column(
     if file_column is not None:
         if file_column not in cells:
             raise FedloomError(f"{path.name} has no column '{file_column}': its columns are {name_list(header)}.")
+        if file_column in columns.names:
+            raise FedloomError(
+                f"{path.name}: the column '{file_column}' cannot have the paths and be the target, the client or the "
+                "group too: name another one."
+            )
         if not cells[file_column].lower().endswith(tuple(endings)):
             raise FedloomError(
                 f"{path.name}: column '{file_column}', row 1: '{cells[file_column][:80]}' is not the path of an image "
@@ -279,6 +285,20 @@ def path_table(
     notes = [f"column '{named}' has the paths of the {what}s"]
     notes += [f"left out, since the inputs are {what}s: {name_list(others)}"] if others else []
     return Table(kept, path.name, table.names, table.decimal_commas), notes
+
+
+def require_columns(path: Path, columns: TableColumns, usual_client: str) -> None:
+    """Raise an error if a table of files lacks a column that the user names.
+
+    Args:
+        path: The table.
+        columns: The columns that are not inputs.
+        usual_client: The client column that may be missing.
+    """
+    header = Table(dict.fromkeys(table_header(path), np.zeros(0)), path.name)
+    target_columns(header, columns.target)
+    header.require([] if columns.client == usual_client else [columns.client])
+    header.require([] if columns.group is None else [columns.group])
 
 
 def _called(folder: Path, path: Path) -> str:

@@ -18,14 +18,14 @@ from fedloom.core.errors import FedloomError
 from fedloom.data.federation import Federation
 from fedloom.data.leak_groups import number_copies
 from fedloom.data.media.file_plan import count_words
-from fedloom.data.media.file_table import NAME, PATH, folder_table, path_table
+from fedloom.data.media.file_table import PATH, folder_table, path_table, require_columns
 from fedloom.data.media.load_files import load_files
 from fedloom.data.media.medium import Medium
 from fedloom.data.tables.client_columns import suggest_client_column
 from fedloom.data.tables.read_table import USUAL_CLIENT, divide_rows
 from fedloom.data.tables.table_columns import TableColumns
 from fedloom.data.tables.table_targets import rows_with_targets, table_targets, target_columns
-from fedloom.data.tables.tables import Table
+from fedloom.data.tables.tables import Table, read_table
 from fedloom.data.targets import Targets, few_names
 
 
@@ -113,9 +113,9 @@ def federation_of_files(
 
 def _list_files(path: Path, medium: Medium, columns: TableColumns, reading: FileReading) -> UserFiles:
     if not path.is_dir():
+        named = reading.client_from is not None  # then the paths name the clients, and no column
+        require_columns(path, columns, columns.client if named else USUAL_CLIENT)
         table, notes = path_table(path, columns, medium.what, medium.endings, reading.file_column, reading.client_from)
-        needed = [] if columns.client == USUAL_CLIENT else [columns.client]
-        table.require([*needed, *([] if columns.group is None else [columns.group])])
         return UserFiles(table, None, notes)
     for said, what in ((reading.file_column, "file_column"), (columns.group, "group"), (columns.ignore, "ignore")):
         if said:
@@ -148,4 +148,5 @@ def _suggestion(path: Path, table: Table, columns: TableColumns) -> str:
             "a folder per client above those of the classes (client/class/FILE), or say with --client-from "
             f"(client_from=...) where a path like {'/'.join(Path(table.columns[PATH][0]).parts[-2:])} names it"
         )
-    return suggest_client_column(table.without((PATH, NAME)), [*columns.targets, columns.group])
+    whole = read_table(path, columns.names) if columns.client not in table.columns else table
+    return suggest_client_column(whole, [*columns.targets, columns.group])

@@ -21,6 +21,7 @@ from fedloom.data.folder import read_arrays
 from fedloom.data.from_arrays import samples_from_arrays
 from fedloom.data.input_plan import InputPlan
 from fedloom.data.leak_groups import join_groups, number_copies, number_groups
+from fedloom.data.media.file_table import require_columns
 from fedloom.data.tables.column_plan import ColumnPlan
 from fedloom.data.tables.schema import DataSchema, InputColumn
 from fedloom.data.tables.table_columns import TableColumns
@@ -75,6 +76,8 @@ def _planned_samples(
     path: Path, schema: DataSchema, plan: InputPlan, columns: TableColumns, skip_unreadable: bool
 ) -> Samples:
     """The rows, or files, that have a target, with inputs as a plan makes them."""
+    if plan.endings and not path.is_dir():
+        require_columns(path, columns, columns.client)  # a site is one client
     table = plan.read_table(path, columns)
     names = target_columns(table, columns.target) if not path.is_dir() else columns.targets[:1]
     table.require([] if columns.group is None else [columns.group])
