@@ -8,6 +8,7 @@ from 1.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,6 +28,7 @@ from fedloom.data.partition.iid import Iid
 from fedloom.data.partition.natural import Natural
 from fedloom.data.partition.partitioner import partition_config, partitioner
 from fedloom.data.partition.quantity_skew import Quantities
+from fedloom.data.stack_samples import dense_array, stack_samples, unequal_shapes
 from fedloom.data.targets import read_targets
 
 RESERVED = ("x", "y", "client")
@@ -155,11 +157,11 @@ def samples_from_arrays(
     else:
         columns = {"x": _input_array(x, "x", where)}
     samples = _common_length(columns, where)
-    values = np.asarray(y)
+    values = _target_array(y, where)
     if samples == 0:
         raise FedloomError(f"{where} has no samples: give at least two.")
     if values.ndim not in (1, 2) or len(values) != samples:
-        raise FedloomError(f"{where}: {samples} inputs and labels of shape {values.shape}: give one label each.")
+        raise FedloomError(f"{where}: there are {samples} inputs, and y has shape {values.shape}: give one label each.")
     if samples < 2:
         raise FedloomError(f"{where} has 1 sample: give at least two, one to train on and one to test on.")
     for name, inputs in columns.items():
@@ -172,7 +174,7 @@ def samples_from_arrays(
     if client is not None:
         holder = np.asarray(client)
         if holder.shape != values.shape[:1]:
-            raise FedloomError(f"{where}: {samples} inputs and clients of shape {holder.shape}: give one each.")
+            raise FedloomError(f"{where}: there are {samples} inputs, and clients of shape {holder.shape}: give one each.")
         check_keys(client, "client", "fill it in or leave the row out", where)
         clients, natural = number_clients(holder.astype(str) if holder.dtype.hasobject else holder)
     return Samples(
@@ -202,17 +204,37 @@ def _column_names(x: Mapping[str, Any]) -> list[str]:
 
 def _input_array(x: Any, name: str, where: str) -> np.ndarray:
     """One input column as an array of numbers whose first axis is the sample."""
+    x = dense_array(x, where)
     try:
         inputs = np.asarray(x)
     except ValueError:
         inputs = np.empty(0, dtype=object)
     if inputs.dtype.hasobject:
-        raise FedloomError(f"{where}: the inputs differ in shape or are not numbers: give one shape for all samples.")
+        inputs = stack_samples(list(x), where)
+    if inputs.dtype.hasobject:
+        raise FedloomError(f"{where}: {unequal_shapes([sample.shape for sample in inputs])}.")
+    if inputs.dtype.kind in "US":
+        shown = str(next(iter(inputs.flat), ""))[:40]
+        raise FedloomError(
+            f"{where}: the inputs are texts ('{shown}'), not numbers: give a number array, or a table with a column of "
+            "texts."
+        )
     if inputs.dtype.kind not in "fiub":
         raise FedloomError(f"{where}: the inputs are {inputs.dtype}, not numbers: give a number array.")
     if inputs.ndim < 2:
-        raise FedloomError(f"{where}: {name} has shape {inputs.shape}: give (samples, features…).")
+        remedy = f"; one number per sample is {name}[:, None]" if inputs.ndim == 1 else ""
+        raise FedloomError(f"{where}: {name} has shape {inputs.shape}: give (samples, features…){remedy}.")
     return inputs
+
+
+def _target_array(y: Any, where: str) -> np.ndarray:
+    """Targets as an array; rows of unequal length are named."""
+    y = dense_array(y, where)
+    try:
+        return np.asarray(y)
+    except ValueError:
+        found = stack_samples(list(y), f"{where}, y")
+    raise FedloomError(f"{where}, y: {unequal_shapes([sample.shape for sample in found])}.")
 
 
 def _common_length(columns: Mapping[str, np.ndarray], where: str) -> int:
@@ -229,7 +251,10 @@ def _input_tensor(inputs: np.ndarray) -> Tensor:
         inputs = inputs.astype(np.float32, copy=False)
     elif inputs.dtype != np.uint8:
         inputs = inputs.astype(np.int64, copy=False)
-    return torch.from_numpy(np.ascontiguousarray(inputs))
+    found = np.ascontiguousarray(inputs)
+    with warnings.catch_warnings():  # columns are never written to, so that a memory map may be read-only
+        warnings.filterwarnings("ignore", "The given NumPy array is not writ", UserWarning)
+        return torch.from_numpy(found)
 
 
 def number_clients(holder: np.ndarray) -> tuple[list[str], np.ndarray]:

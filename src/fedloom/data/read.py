@@ -10,6 +10,7 @@ import functools
 import inspect
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ParamSpec
 
@@ -21,22 +22,10 @@ from fedloom.data.folder import read_arrays
 from fedloom.data.from_arrays import RESERVED, from_arrays
 from fedloom.data.readers.leaf import read_leaf
 from fedloom.data.readers.npz_per_client import read_npz_per_client
-from fedloom.data.readers.objects import (
-    arrays_of_dataset,
-    arrays_of_huggingface,
-    is_frame,
-    is_huggingface,
-    is_torch_dataset,
-)
+from fedloom.data.readers.objects import Columns
+from fedloom.data.readers.objects_per_client import join_objects, pieces_of
 from fedloom.data.tables.read_table import USUAL_CLIENT, federation_of_table
-from fedloom.data.tables.tables import (
-    Table,
-    is_table,
-    read_table,
-    read_tables_per_client,
-    table_header,
-    table_of_frame,
-)
+from fedloom.data.tables.tables import FILE_NAME, Table, is_table, read_table, read_tables_per_client, table_header
 
 Arguments = ParamSpec("Arguments")
 log = logging.getLogger("fedloom.data")
@@ -65,7 +54,9 @@ def names_clients(path: str | Path, client: str = USUAL_CLIENT) -> str:
     """
     place = Path(path).expanduser()
     if place.is_dir():
-        return "has a file per client"
+        first = next((file for file in sorted(place.rglob("*")) if is_table(file)), None)
+        named = first is not None and client in table_header(first)
+        return f"has the client column '{client}'" if named else "has a file per client"
     if place.suffix.lower() == ".json":
         return "has a part per client"
     if place.is_file() and place.suffix.lower() == ".npz":
@@ -126,11 +117,12 @@ def read(
     and hour, and missing cells are filled in: ``federation.notes`` says what is done to each column. An ``.npz`` needs
     the arrays x and y and may have client; without x, its other arrays are input columns by name. ``.json`` is LEAF's
     format. A folder holds one table or one NPZ per client, or LEAF's JSON files; its sub-folders train and test, where
-    it has them, are the clients' parts.
+    it has them, are the clients' parts. Tables that have the column of the client are pieces of one table.
 
     Args:
-        path: A .csv, .tsv (also .gz), .parquet, .npz or .json file, a folder, a pandas frame, a torch dataset, or a
-            dataset of Hugging Face's ``datasets``.
+        path: A .csv, .tsv (also .gz), .parquet, .arrow, .npz or .json file, a folder, a pandas frame, a torch dataset,
+            a DataLoader, or a dataset of Hugging Face's ``datasets``; or a list or dictionary of these, one per client,
+            of which each may be a pair (train, test).
         target: The column of the target in a table; several columns of 0 and 1 are labels.
         client: The column of a table that names the client of a row; the default one may be missing.
         group: The column of a table, or the array of an NPZ file, that says which samples belong together: a patient, a
@@ -153,7 +145,7 @@ def read(
         texts = [name for name in (target, *str(target).split(","), client, group) if isinstance(name, str)]
         test: np.ndarray | None = None
         if path.is_dir():
-            table, test = read_tables_per_client(path, texts, ignore)
+            table, test = read_tables_per_client(path, texts, ignore, client)
         else:
             table = read_table(path, texts, ignore)
         how: dict[str, Any] = {"target": target, "client": client, "group": group, "kind": kind, "classes": classes}
@@ -176,31 +168,21 @@ def read(
 def _read_object(
     data: Any, target: str | Sequence[str], client: str, group: str | None, ignore: Sequence[str], **options: Any
 ) -> Federation:
-    """A federation of a frame or a dataset."""
-    table: Table | None = None
-    one = target if isinstance(target, str) else ",".join(target)
-    if is_huggingface(data):
-        arrays = arrays_of_huggingface(data, one, client, group, ignore)
-        if arrays is not None:
-            return from_arrays(**arrays, **options)
-        table = table_of_frame(_with_class_names(data), "the dataset")
-    elif is_frame(data):
-        table = table_of_frame(data)
-    elif is_torch_dataset(data):
-        return from_arrays(**arrays_of_dataset(data, one, client, group, ignore), **options)
-    if table is None:
+    """A federation of a frame or a dataset, or of several of them."""
+    pieces = pieces_of(data)
+    if not pieces:
         raise FedloomError(
-            f"{type(data).__name__} cannot be read: give a path, a pandas frame, a torch Dataset with a length, or a "
-            "Hugging Face dataset."
+            f"{type(data).__name__} cannot be read: give a path, a pandas frame, a torch Dataset with a length, a "
+            "DataLoader, a Hugging Face dataset, or a list or dictionary of these with one per client."
         )
-    table.require(list(ignore))
-    return federation_of_table(table.without(ignore), target=target, client=client, group=group, **options)
-
-
-def _with_class_names(dataset: Any) -> Any:
-    """A Hugging Face dataset as a frame, with the names of classes in place of their numbers."""
-    frame = dataset.to_pandas()
-    for name, feature in dataset.features.items():
-        if type(feature).__name__ == "ClassLabel":
-            frame[name] = [None if number < 0 else feature.names[number] for number in frame[name]]
-    return frame
+    one = target if isinstance(target, str) else ",".join(target)
+    named = client if pieces[0].client is None else FILE_NAME
+    joined = join_objects(pieces, Columns(one, named, group, ignore))
+    if isinstance(joined.samples, Table):
+        joined.samples.require(list(ignore))
+        table = joined.samples.without(ignore)
+        how: dict[str, Any] = {"target": target, "client": named, "group": group, "own_test": joined.own_test}
+        made = federation_of_table(table, **how, **options)
+    else:
+        made = from_arrays(**joined.samples, own_test=joined.own_test, **options)
+    return replace(made, notes=(*made.notes, *joined.notes))
