@@ -19,8 +19,8 @@ from torch import Tensor
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.targets import IGNORED, target_kind
+from fedloom.data.input_plan import InputPlan
 from fedloom.data.leak_groups import Units
-from fedloom.data.tables.column_plan import ColumnPlan
 
 
 def _nothing() -> Tensor:
@@ -110,7 +110,7 @@ class Federation:
         counted: How many samples each client counts as having, if not those held here (a subsample for choosing
             methods).
         group: Numbers of samples that share raw material. The communal set shares no group with the test sets.
-        plan: What is done to the columns of a user's table.
+        plan: What is done to the inputs of a user's data: the columns of a table, images, sounds.
         notes: What was made of a user's own data, in sentences: the kind of target, what is done to each column.
         communal_labelled: Whether the communal samples have targets; otherwise these are ``IGNORED``.
         server: The positions of the server's own samples, which no client holds.
@@ -137,7 +137,7 @@ class Federation:
     counted: Tensor | None = None
     group: Tensor | None = None
     notes: Sequence[str] = ()
-    plan: ColumnPlan | None = None
+    plan: InputPlan | None = None
     communal_labelled: bool = True
     server: Tensor = field(default_factory=_nothing)
     server_labelled: bool = True

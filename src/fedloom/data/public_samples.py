@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -24,9 +24,9 @@ from fedloom.data.federation import Federation
 from fedloom.data.folder import read_arrays
 from fedloom.data.from_arrays import samples_from_arrays
 from fedloom.data.remote_federation import join_columns
-from fedloom.data.tables.schema import DataSchema, InputColumn, SampleColumns, dtype_name
-from fedloom.data.tables.tables import is_table, read_table, table_header
-from fedloom.data.tables.under_schema import check_columns, conforming_inputs, read_under_schema
+from fedloom.data.tables.schema import DataSchema, InputColumn, SampleColumns, StoredPlan, dtype_name
+from fedloom.data.tables.tables import is_table, table_header
+from fedloom.data.tables.under_schema import conforming_inputs, read_under_schema
 
 
 @dataclass(frozen=True)
@@ -169,10 +169,11 @@ def read_public_file(
 def _inputs_under_schema(path: Path, schema: DataSchema, others: set[str]) -> SampleColumns:
     """The inputs of a file under a schema, with targets that do not count."""
     if is_table(path):
-        if schema.table_plan is None:
+        plan = schema.input_plan
+        if plan is None:
             raise FedloomError(f"{path.name} is a table, but the task's data are not: give an .npz file.")
-        table, plan = read_table(path, schema.table_plan.texts, ()), schema.table_plan
-        check_columns([name for name in table.columns if name not in others], plan, path.name)
+        table = plan.read_table(path, (), ())
+        plan.check_columns([name for name in table.columns if name not in others], path.name)
         x: dict[str, np.ndarray] | np.ndarray = plan.encode(table)
     else:
         arrays = read_arrays(path, [column.name for column in schema.input_columns], [])
@@ -220,7 +221,7 @@ def sample_schema(federation: Federation) -> DataSchema:
         class_names=tuple(federation.class_names),
         target_shape=tuple(y.shape[1:]),
         target_dtype=dtype_name(y),
-        features=() if plan is None else tuple(column.name for column in plan.inputs),
-        plan=None if plan is None or plan.is_plain else plan,
+        features=() if plan is None else tuple(plan.columns_needed),
+        plan=None if plan is None or plan.is_plain else cast(StoredPlan, plan),
         **one,
     )

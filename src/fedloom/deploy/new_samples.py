@@ -18,9 +18,9 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs
 from fedloom.data.folder import read_arrays
 from fedloom.data.from_arrays import check_finite
+from fedloom.data.input_plan import InputPlan
 from fedloom.data.readers.image_folder import IMAGE_ENDINGS, read_image
-from fedloom.data.tables.column_plan import ColumnPlan
-from fedloom.data.tables.tables import Table, as_texts, is_table, read_table
+from fedloom.data.tables.tables import Table, as_texts, is_table
 from fedloom.data.tables.targets_under_schema import table_targets_under_schema, targets_under_schema
 from fedloom.data.tables.under_schema import conforming_inputs
 from fedloom.deploy.saved_model import SavedModel
@@ -71,14 +71,14 @@ def read_new_samples(paths: Sequence[Path], saved: SavedModel) -> NewSamples:
 
 
 def _table(path: Path, saved: SavedModel) -> NewSamples:
-    plan = saved.schema.table_plan
+    plan = saved.schema.input_plan
     if plan is None:
         shape = ", ".join(["n", *map(str, saved.schema.shape)])
         raise FedloomError(
             f"{path.name} has named columns, but this model's inputs have no names: give an .npz with an array x "
             f"of shape ({shape})."
         )
-    table = read_table(path, [saved.target, *saved.target.split(","), *saved.others, *plan.texts])
+    table = plan.read_table(path, [saved.target, *saved.target.split(","), *saved.others], ())
     _check_header(list(table.columns), plan, saved, path.name)
     x = plan.encode(table)
     labelled, targets = _table_targets(table, saved)
@@ -100,16 +100,15 @@ def _table_targets(table: Table, saved: SavedModel) -> tuple[np.ndarray, np.ndar
     return labelled, table_targets_under_schema(table, saved.target, saved.schema)[labelled]
 
 
-def _check_header(header: Sequence[str], plan: ColumnPlan, saved: SavedModel, where: str) -> None:
-    features = [column.name for column in plan.inputs]
-    left_out = [column.name for column in plan.columns if column.name not in features]
+def _check_header(header: Sequence[str], plan: InputPlan, saved: SavedModel, where: str) -> None:
+    features = plan.columns_needed
     missing = [name for name in features if name not in header]
     if missing:
         raise FedloomError(
             f"{where} has no column '{missing[0]}', which this model needs: its features are {_some(features)}."
         )
     targets = {saved.target, *(name.strip() for name in saved.target.split(","))}
-    extra = [name for name in header if name not in {*features, *left_out, *targets, *saved.others}]
+    extra = [name for name in header if name not in {*plan.columns_known, *targets, *saved.others}]
     if extra:
         raise FedloomError(
             f"{where} has the column '{extra[0]}', which this model does not know: remove it, or rename it to one of "

@@ -99,7 +99,7 @@ class ColumnDeployment:
         schema, plan = column_schema(task, sites), cast(Federation, task.federation).plan
         if plan is None:
             return schema
-        used = tuple(column.name for column in plan.inputs)
+        used = tuple(plan.columns_needed)
         return schema.model_copy(update={"features": used, "plan": None if plan.is_plain else plan})
 
     def global_test(self, federation: FederationView) -> SampleColumns | None:

@@ -19,11 +19,11 @@ from fedloom.core.task import Task
 from fedloom.data.changes.class_stream import ClassStream
 from fedloom.data.federation import Federation
 from fedloom.data.from_arrays import from_arrays
+from fedloom.data.input_plan import InputPlan
 from fedloom.data.input_statistics import input_statistics
 from fedloom.data.partition.partitioner import complete_partition, partitioner
 from fedloom.data.public_arrays import IN_MEMORY
 from fedloom.data.read import read
-from fedloom.data.tables.column_plan import ColumnPlan
 from fedloom.data.targets import target_units
 from fedloom.losses.make_objective import LossSpec, complete_loss, make_objective
 from fedloom.metrics.make_metrics import MetricSpecs, complete_metrics, with_metrics
@@ -183,9 +183,9 @@ def task_of(
     return with_metrics(fit_inputs(task), metrics)
 
 
-def _kept_indicators(mean: Tensor, std: Tensor, plan: ColumnPlan | None) -> tuple[Tensor, Tensor]:
+def _kept_indicators(mean: Tensor, std: Tensor, plan: InputPlan | None) -> tuple[Tensor, Tensor]:
     """Mean and spread that leave features of 0 and 1 as they are: a rare level is not blown up."""
-    if plan is None:
+    if plan is None or not plan.indicators:
         return mean, std
     marks = torch.tensor(plan.indicators)
     return mean.masked_fill(marks, 0.0), std.masked_fill(marks, 1.0)

@@ -10,7 +10,8 @@ The plan is fitted by ``data/tables/fit_columns.py``. It is stored with a model 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -18,7 +19,7 @@ from pydantic import BaseModel, ConfigDict
 
 from fedloom.core.errors import FedloomError
 from fedloom.data.tables.dates import date_features, parse_dates
-from fedloom.data.tables.tables import Table, as_texts, name_list
+from fedloom.data.tables.tables import Table, as_texts, is_table, name_list, order_features, read_table
 
 FIRST_WORD = 2
 
@@ -156,6 +157,21 @@ class ColumnPlan(BaseModel):
         return tuple(column for column in self.columns if column.role != "left out")
 
     @property
+    def columns_needed(self) -> list[str]:
+        """The columns that are not left out, by name."""
+        return [column.name for column in self.inputs]
+
+    @property
+    def columns_known(self) -> list[str]:
+        """All columns, also those that are left out, by name."""
+        return [column.name for column in self.columns]
+
+    @property
+    def usual_model(self) -> None:
+        """None: rows of features."""
+        return None
+
+    @property
     def is_plain(self) -> bool:
         """Whether every column is a number of which none is missing."""
         return all(column.role == "number" and column.fill is None for column in self.columns)
@@ -193,13 +209,37 @@ class ColumnPlan(BaseModel):
         lines = [f"{name_list(plain)}: {len(plain)} numbers"] if together else []
         return lines + [column.line for column in self.columns if not (together and column.name in plain)]
 
+    def read_table(self, path: Path, texts: Collection[str], ignore: Collection[str]) -> Table:
+        """A user's table, whose columns of categories and words stay texts.
+
+        Args:
+            path: A table.
+            texts: Further columns that stay texts.
+            ignore: Columns that are left out.
+        """
+        if not is_table(path):
+            raise FedloomError(
+                f"{path.name} is not a table, but the task's data are one: give a .csv, .tsv or .parquet file."
+            )
+        return read_table(path, [*texts, *self.texts], ignore)
+
+    def check_columns(self, inputs: Sequence[str], where: str) -> None:
+        """Raise an error if the input columns of a table are not the plan's; what it leaves out may be missing.
+
+        Args:
+            inputs: The input columns that a table has.
+            where: What an error calls the table.
+        """
+        used, known = self.columns_needed, self.columns_known
+        order_features([name for name in inputs if name in used or name not in known], used, where)
+
     def encode(self, table: Table) -> np.ndarray:
         """The features of a table's rows, rows × features; a column that is missing or wrong is an error.
 
         Args:
             table: The table; columns that the plan leaves out may be there or not.
         """
-        table.require([column.name for column in self.inputs])
+        table.require(self.columns_needed)
         encoded = [column.encode(table) for column in self.inputs]
         return np.concatenate(encoded, 1) if len(encoded) != 1 else encoded[0]
 

@@ -17,8 +17,11 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import PREFIX
 from fedloom.core.targets import TargetKind, target_kind
 from fedloom.core.task import FederationView
+from fedloom.data.input_plan import InputPlan
 from fedloom.data.tables.column_plan import ColumnPlan
 
+StoredPlan = ColumnPlan
+"""The classes of plans, of which the fields of each fit no other: a plan is read back as what it was."""
 SampleColumns = Mapping[str, Tensor]
 """Some samples as plain tensors by name: inputs ``x`` (or ``x/NAME``) and targets ``y``, or the parts of a graph."""
 DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.float32, torch.uint8, torch.int16, torch.int64)}
@@ -97,8 +100,8 @@ class DataSchema(BaseModel):
     """Whether sites find the nodes that their graphs share, by salted hashes of their ids."""
     symbols: bool = False
     """Whether inputs are indices of symbols or words, from 0 to classes - 1."""
-    plan: ColumnPlan | None = None
-    """What is done to the columns of a table, unless all are plain numbers."""
+    plan: StoredPlan | None = None
+    """What is done to the inputs of a user's data, unless they are columns of plain numbers."""
     target_mean: float | None = None
     target_std: float | None = None
     """Mean and standard deviation of the training targets, where these are numbers."""
@@ -116,8 +119,8 @@ class DataSchema(BaseModel):
         return {key: value for key, value in values.items() if key not in unused}
 
     @property
-    def table_plan(self) -> ColumnPlan | None:
-        """What is done to the columns of a table; None if inputs are not made of a table."""
+    def input_plan(self) -> InputPlan | None:
+        """What is done to the inputs of a user's data; None where inputs are arrays."""
         return self.plan or (ColumnPlan.of_numbers(self.features) if self.features else None)
 
     @property

@@ -23,7 +23,7 @@ from fedloom.data.readers.image_folder import read_image_folder
 from fedloom.data.tables.column_plan import ColumnPlan
 from fedloom.data.tables.schema import DataSchema, InputColumn
 from fedloom.data.tables.table_targets import rows_with_targets, target_columns
-from fedloom.data.tables.tables import is_table, order_features, read_table
+from fedloom.data.tables.tables import is_table, table_header
 from fedloom.data.tables.targets_under_schema import table_targets_under_schema, targets_under_schema
 
 log = logging.getLogger("fedloom")
@@ -77,33 +77,23 @@ def _table_samples(
     """The rows of a table that have a target, with features as the schema's plan makes them."""
     if len(schema.shape) != 1:
         raise FedloomError(f"{path.name} is a table, but the task needs inputs of shape {schema.shape}.")
-    texts = [name for name in (target, *target.split(","), client_column, group_column) if name is not None]
-    known = [] if schema.table_plan is None else schema.table_plan.texts
-    table = read_table(path, [*texts, *known], ignore)
+    several = (name.strip() for name in target.split(","))
+    texts = [name for name in (target, *several, client_column, group_column) if name is not None]
+    plan = schema.input_plan or ColumnPlan.of_numbers(
+        name for name in table_header(path) if name not in {*texts, *ignore}
+    )
+    table = plan.read_table(path, texts, ignore)
     names = target_columns(table, target)
     table.require([] if group_column is None else [group_column])
     inputs = [name for name in table.columns if name not in {*names, client_column, group_column}]
-    plan = schema.table_plan or ColumnPlan.of_numbers(inputs)
     there, left_out = rows_with_targets(table, names)
     if left_out:
         log.warning("%s: %s", path.name, left_out)
     table = table.rows(there)
-    check_columns(inputs, plan, path.name)
+    plan.check_columns(inputs, path.name)
     y = table_targets_under_schema(table, target, schema)
     group = None if group_column is None else table.texts(group_column, "group")
     return conforming_samples(plan.encode(table), y, schema, path.name, plan.features, group)
-
-
-def check_columns(inputs: Sequence[str], plan: ColumnPlan, where: str) -> None:
-    """Raise an error if the input columns of a table are not those of a plan; what it leaves out may be missing.
-
-    Args:
-        inputs: The columns that a table has.
-        plan: What is done to the columns.
-        where: What an error calls the table.
-    """
-    used, known = [column.name for column in plan.inputs], [column.name for column in plan.columns]
-    order_features([name for name in inputs if name in used or name not in known], used, where)
 
 
 def conforming_samples(

@@ -1,0 +1,87 @@
+"""What is done to the inputs of a user's data: one plan, made once, for everything that follows.
+
+The columns of a table, images and sounds each have a plan of their own class. Whoever reads samples asks the plan and
+not what kind of data it is for. A plan reads a path as a table: of a folder of images, a row is a file. It is stored
+with a model and in the schema of a deployment, so ``predict`` and sites do what the training did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from fedloom.data.tables.tables import Table
+
+
+class InputPlan(Protocol):
+    """What is done to the inputs of samples. A plan is a pydantic model, and ``DataSchema.plan`` names its class."""
+
+    @property
+    def lines(self) -> list[str]:
+        """What is done, in a line each: the notes of a federation."""
+        ...
+
+    @property
+    def columns_needed(self) -> list[str]:
+        """The columns of a table that the inputs are made of, in the model's order; none if samples are files."""
+        ...
+
+    @property
+    def columns_known(self) -> list[str]:
+        """The columns that a table may have besides targets, clients and groups: those needed, and those left out."""
+        ...
+
+    @property
+    def features(self) -> list[str]:
+        """The names of the model's features, for errors; none where pixels and samples of a sound have no names."""
+        ...
+
+    @property
+    def indicators(self) -> list[bool]:
+        """Which features (or channels) stay as they are, since they are 0 or 1; the others are standardised."""
+        ...
+
+    @property
+    def words(self) -> int:
+        """The number of tokens that inputs are made of, padding and unknown ones included; 0 if they are not words."""
+        ...
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the names of the columns say all that a schema needs."""
+        ...
+
+    @property
+    def usual_model(self) -> str | None:
+        """The model for such inputs, where it is another than for rows of numbers."""
+        ...
+
+    def read_table(self, path: Path, texts: Collection[str], ignore: Collection[str]) -> Table:
+        """A file or folder as a table with a row per sample, or an error that says what the plan reads instead.
+
+        Args:
+            path: The user's file or folder.
+            texts: Columns that stay texts: targets, clients, groups.
+            ignore: Columns that are left out.
+        """
+        ...
+
+    def check_columns(self, inputs: Sequence[str], where: str) -> None:
+        """Raise an error if the columns that may be inputs are not those of the plan.
+
+        Args:
+            inputs: The columns of a table, without targets, clients and groups.
+            where: What an error calls the table.
+        """
+        ...
+
+    def encode(self, table: Table) -> np.ndarray:
+        """The inputs of a table's rows; the first axis is the sample.
+
+        Args:
+            table: What ``read_table`` returned, or some of its rows.
+        """
+        ...
