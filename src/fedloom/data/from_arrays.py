@@ -161,7 +161,7 @@ def samples_from_arrays(
     if samples == 0:
         raise FedloomError(f"{where} has no samples: give at least two.")
     if values.ndim not in (1, 2) or len(values) != samples:
-        raise FedloomError(f"{where}: there are {samples} inputs, and y has shape {values.shape}: give one label each.")
+        raise FedloomError(f"{where}: {samples} inputs and labels of shape {values.shape}: give one label each.")
     if samples < 2:
         raise FedloomError(f"{where} has 1 sample: give at least two, one to train on and one to test on.")
     for name, inputs in columns.items():
@@ -174,7 +174,7 @@ def samples_from_arrays(
     if client is not None:
         holder = np.asarray(client)
         if holder.shape != values.shape[:1]:
-            raise FedloomError(f"{where}: there are {samples} inputs, and clients of shape {holder.shape}: give one each.")
+            raise FedloomError(f"{where}: {samples} inputs and clients of shape {holder.shape}: give one each.")
         check_keys(client, "client", "fill it in or leave the row out", where)
         clients, natural = number_clients(holder.astype(str) if holder.dtype.hasobject else holder)
     return Samples(

@@ -82,7 +82,7 @@ def _table(path: Path, saved: SavedModel) -> NewSamples:
     _check_header(list(table.columns), plan, saved, path.name)
     x = plan.encode(table)
     labelled, targets = _table_targets(table, saved)
-    source = f"have a label in column '{saved.target}'"
+    source = f"have a label in column{'s' if len(saved.target.split(',')) > 1 else ''} '{saved.target}'"
     return _new_samples({"x": x}, labelled, targets, source, saved, path.name)
 
 
