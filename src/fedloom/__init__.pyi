@@ -201,6 +201,7 @@ from fedloom.tasks.settings import (
     PartitionSpec,
     ServerSetSpec,
     StreamSpec,
+    TextSpec,
     WithholdSpec,
 )
 
@@ -573,6 +574,7 @@ def task(
     drift: DriftSpec = ...,
     options: Mapping[str, Any] = ...,
     kind: Literal["classes", "number", "labels", "tokens"] | None = ...,
+    text: TextSpec = ...,
     loss: LossSpec = ...,
     metrics: MetricSpecs = ...,
     seed: int | None = ...,
@@ -608,6 +610,7 @@ def task(
         options: Settings that only this kind of task has.
         kind: What the targets of your own data are: classes, number, labels or tokens. By default what their
             values show.
+        text: The column of your table with sentences, the only input; or ``{column = 'review', words = 5000}``.
         loss: What models are trained by: a loss of ``fedloom list losses``, or my_file.py:my_loss. By default
             the usual one of the targets.
         metrics: What models are measured by, of ``fedloom list metrics``; the first is the score in tables and

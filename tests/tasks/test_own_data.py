@@ -45,7 +45,9 @@ def _tags() -> Kind:
     lines = ["text,tags,site"]
     for row in range(90):
         words = [str(draw.choice(names if draw.random() < 0.4 else others)) for _ in range(draw.integers(2, 9))]
-        lines.append(f"{' '.join(words)},{' '.join('PER' if word in names else 'O' for word in words)},{SITES[row % 3]}")
+        lines.append(
+            f"{' '.join(words)},{' '.join('PER' if word in names else 'O' for word in words)},{SITES[row % 3]}"
+        )
     return Kind(lines, "tags", {"kind": "tokens"}, ["row", "tags"])
 
 
@@ -58,7 +60,18 @@ def _numbers() -> Kind:
     return Kind(lines, "days,cost", {}, ["row", "days", "cost"])
 
 
-KINDS = {"tags": _tags, "numbers": _numbers}
+def _text() -> Kind:
+    draw = np.random.default_rng(0)
+    good, bad, others = ["good", "fine", "nice"], ["bad", "poor", "dull"], ["the", "film", "was", "so", "and", "plot"]
+    lines = ["review,label,site"]
+    for row in range(90):
+        own = good if row % 2 else bad
+        words = [str(draw.choice(own if draw.random() < 0.3 else others)) for _ in range(draw.integers(4, 12))]
+        lines.append(f'"{" ".join(words).capitalize()}, {own[row % 3]}!",{"+" if row % 2 else "-"},{SITES[row % 3]}')
+    return Kind(lines, "label", {"text": {"column": "review", "length": 10}}, ["row", "class", "probability"])
+
+
+KINDS = {"tags": _tags, "numbers": _numbers, "text": _text}
 
 
 @pytest.fixture(scope="module", params=KINDS)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ParamSpec
@@ -26,6 +26,7 @@ from fedloom.data.readers.objects import Columns
 from fedloom.data.readers.objects_per_client import join_objects, pieces_of
 from fedloom.data.tables.read_table import USUAL_CLIENT, federation_of_table
 from fedloom.data.tables.tables import FILE_NAME, Table, is_table, read_table, read_tables_per_client, table_header
+from fedloom.data.tables.text_column import Text, text_settings
 
 Arguments = ParamSpec("Arguments")
 log = logging.getLogger("fedloom.data")
@@ -109,6 +110,7 @@ def read(
     ignore: Sequence[str] = (),
     kind: str | None = None,
     classes: int | None = None,
+    text: str | Text | Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Federation:
     """A federation from a user's file, folder, frame or dataset. A file's format follows from its ending and content.
@@ -130,10 +132,13 @@ def read(
         ignore: Columns of a table, or input columns of an NPZ file, that are left out.
         kind: What the target is, where its values do not show it: classes, number, labels or tokens.
         classes: The number of classes, where the labels do not show it.
+        text: The column of a table with sentences, which is then the only input; or a table of settings,
+            ``{"column": "review", "words": 5000, "length": 100}``.
         **options: Options of ``from_arrays``: partition, clients, seed and the shares.
     """
     if not isinstance(path, str | Path):
-        return _read_object(path, target, client, group, ignore, kind=kind, classes=classes, **options)
+        return _read_object(path, target, client, group, ignore, text, kind=kind, classes=classes, **options)
+    sentences = text_settings(text)
     path = Path(path).expanduser()
     options.setdefault("title", path.name)
     if not path.exists():
@@ -141,15 +146,18 @@ def read(
     has_tables = (path.is_dir() and any(is_table(file) for file in path.rglob("*"))) or is_table(path)
     if group is not None and not has_tables and path.suffix.lower() != ".npz":
         raise FedloomError(f"group='{group}': {path.name} has no columns; give a table or an .npz file to use groups.")
+    if sentences is not None and not has_tables:
+        raise FedloomError(f"text='{sentences.column}': {path.name} has no columns; give a table to read a text.")
     if has_tables and not (path.is_dir() and any(path.rglob("*.npz"))):
-        texts = [name for name in (target, *str(target).split(","), client, group) if isinstance(name, str)]
+        column = None if sentences is None else sentences.column
+        texts = [name for name in (target, *str(target).split(","), client, group, column) if isinstance(name, str)]
         test: np.ndarray | None = None
         if path.is_dir():
             table, test = read_tables_per_client(path, texts, ignore, client)
         else:
             table = read_table(path, texts, ignore)
         how: dict[str, Any] = {"target": target, "client": client, "group": group, "kind": kind, "classes": classes}
-        return federation_of_table(table, own_test=test, **how, **options)
+        return federation_of_table(table, own_test=test, text=sentences, **how, **options)
     if path.is_dir() or path.suffix.lower() == ".json":
         reader = read_npz_per_client if path.is_dir() and any(path.rglob("*.npz")) else read_leaf
         x, y, holder, test = reader(path)
@@ -166,7 +174,13 @@ def read(
 
 
 def _read_object(
-    data: Any, target: str | Sequence[str], client: str, group: str | None, ignore: Sequence[str], **options: Any
+    data: Any,
+    target: str | Sequence[str],
+    client: str,
+    group: str | None,
+    ignore: Sequence[str],
+    text: str | Text | Mapping[str, Any] | None,
+    **options: Any,
 ) -> Federation:
     """A federation of a frame or a dataset, or of several of them."""
     pieces = pieces_of(data)
@@ -182,7 +196,9 @@ def _read_object(
         joined.samples.require(list(ignore))
         table = joined.samples.without(ignore)
         how: dict[str, Any] = {"target": target, "client": named, "group": group, "own_test": joined.own_test}
-        made = federation_of_table(table, **how, **options)
+        made = federation_of_table(table, text=text_settings(text), **how, **options)
+    elif text is not None:
+        raise FedloomError("text= names a column of a table, but these samples are arrays: leave it out.")
     else:
         made = from_arrays(**joined.samples, own_test=joined.own_test, **options)
     return replace(made, notes=(*made.notes, *joined.notes))

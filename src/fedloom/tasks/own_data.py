@@ -24,6 +24,8 @@ from fedloom.data.input_statistics import input_statistics
 from fedloom.data.partition.partitioner import complete_partition, partitioner
 from fedloom.data.public_arrays import IN_MEMORY
 from fedloom.data.read import read
+from fedloom.data.tables.column_plan import TEXT_MODEL
+from fedloom.data.tables.text_column import text_settings
 from fedloom.data.targets import target_units
 from fedloom.losses.make_objective import LossSpec, complete_loss, make_objective
 from fedloom.metrics.make_metrics import MetricSpecs, complete_metrics, with_metrics
@@ -60,7 +62,8 @@ class OwnDataBuilder:
     def complete(self, settings: TaskSettings) -> TaskSettings:
         """The settings with the model and the partition written out and an absolute path."""
         partition = None if settings.partition is None else complete_partition(partitioner(settings.partition))
-        return settings.complete(TAGGER if settings.kind == "tokens" else DEFAULT_MODEL, partition=partition)
+        usual = TAGGER if settings.kind == "tokens" else DEFAULT_MODEL if settings.text is None else TEXT_MODEL
+        return settings.complete(usual, partition=partition)
 
     def build(self, settings: TaskSettings) -> Task:
         """Read the data, divide them among clients (their own, where they are named), and build the model."""
@@ -76,6 +79,7 @@ class OwnDataBuilder:
             partition=settings.partition,
             ignore=settings.ignore,
             kind=settings.kind,
+            text=settings.text,
             seed=settings.seed,
             test_share=settings.test_share,
             valid_share=settings.valid_share,
@@ -112,7 +116,8 @@ def task_of(
         federation: The clients' data, for instance from ``fl.from_arrays`` or ``fl.read``.
         model: A name of ``fedloom list models``, any module, or a class or function that makes one. Over several
             input columns, a model that takes a dict gets their tensors by name, and any other gets one tensor, joined
-            along axis 1. By default ``mlp``, and ``tagger`` for a class per token.
+            along axis 1. By default ``mlp``, ``tagger`` for a class per token, and
+            ``bag-of-words`` for a text.
         name: What the task is called in records and reports.
         objective: A loss and a score of your own, instead of ``loss``.
         loss: A name of ``fedloom list losses``, ``{"name": ..., settings}``, a loss, or a function of outputs and
@@ -138,7 +143,8 @@ def task_of(
     if model is None and table:
         model = str(next(iter(table.values()))["model"])
     if model is None:
-        model = TAGGER if target_kind(federation.columns["y"]) == "tokens" else DEFAULT_MODEL
+        usual = DEFAULT_MODEL if federation.plan is None else federation.plan.usual_model or DEFAULT_MODEL
+        model = TAGGER if target_kind(federation.columns["y"]) == "tokens" else usual
     sets = read_sets(communal, server_set, stream)
     known = TaskSettings(
         name,
@@ -200,6 +206,7 @@ def _settings(federation: Federation, settings: TaskSettings) -> tuple[TaskSetti
     read_with["ignore"] = list(read_with.get("ignore", ()))
     if not isinstance(read_with.get("target", ""), str):
         read_with["target"] = ",".join(read_with["target"])
+    read_with["text"] = text_settings(read_with.get("text"))
     known = {key: value for key, value in read_with.items() if hasattr(settings, key)}
     usual = {**signature(read).parameters, **signature(from_arrays).parameters}
     others = {key: value for key, value in read_with.items() if key not in known}

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fedloom.data.changes.server_set import ServerSet
     from fedloom.data.changes.withheld_class import Withhold
     from fedloom.data.partition.base import Partitioner
+    from fedloom.data.tables.text_column import Text
     from fedloom.losses.make_objective import LossSpec
     from fedloom.metrics.make_metrics import MetricSpecs
     from fedloom.models.user_model import Maker
@@ -35,12 +36,15 @@ if TYPE_CHECKING:
     ServerSetSpec = float | ServerSet | Mapping[str, Any] | None
     StreamSpec = ClassStream | Mapping[str, Any] | None
     WithholdSpec = Withhold | Mapping[str, Any] | None
+    TextSpec = str | Text | Mapping[str, Any] | None
     DriftSpec = Drift | Mapping[str, Any] | None
 else:  # the same types as far as they can be told without importing torch; builders refuse the rest
     PartitionSpec = str | dict[str, Any] | Callable[..., Any] | None
     ModelSpec = str | Callable[..., Any] | None
     Columns = list[str]
-    LossSpec = MetricSpecs = ModelTable = CommunalSpec = ServerSetSpec = StreamSpec = WithholdSpec = DriftSpec = Any
+    LossSpec = MetricSpecs = ModelTable = CommunalSpec = ServerSetSpec = StreamSpec = WithholdSpec = DriftSpec = (
+        TextSpec
+    ) = Any
 
 DEFAULT_TASK = "digits"
 DATA = "The data"
@@ -147,6 +151,12 @@ class TaskSection:
         Literal["classes", "number", "labels", "tokens"] | None,
         Setting("What the targets of your own data are: classes, number, labels or tokens.", "--kind", DATA,
                 usual="what their values show"),
+    ] = None  # fmt: skip
+    text: Annotated[
+        TextSpec,
+        Setting("The column of your table with sentences, the only input; or `{column = 'review', words = 5000}`.",
+                "--text", DATA, table="fedloom.data.tables.text_column:Text",
+                read="fedloom.data.tables.text_column:text_table"),
     ] = None  # fmt: skip
     loss: Annotated[
         LossSpec,

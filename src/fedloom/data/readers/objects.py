@@ -92,7 +92,9 @@ def read_object(data: Any, columns: Columns, where: str = "") -> Arrays | Table:
 def _dataset_of(loader: DataLoader[Any], where: str) -> Any:
     """The dataset of a loader, if the loader does not choose among its samples."""
     if not is_torch_dataset(loader.dataset) and not is_huggingface(loader.dataset):
-        raise FedloomError(f"{where} draws from a {type(loader.dataset).__name__}, which has no length: give a Dataset.")
+        raise FedloomError(
+            f"{where} draws from a {type(loader.dataset).__name__}, which has no length: give a Dataset."
+        )
     if not isinstance(loader.sampler, SequentialSampler | RandomSampler):
         raise FedloomError(
             f"{where} chooses samples with a {type(loader.sampler).__name__}: give the dataset of those samples, for "

@@ -141,7 +141,9 @@ def _join_arrays(made: Sequence[Arrays], pieces: Sequence[Piece], clients: np.nd
     first = pieces[0].where
     for piece, one in zip(pieces, made, strict=True):
         if piece.client is not None and "client" in one:
-            raise FedloomError(f"{piece.where}: its samples name a client too: give them as (x, y), or ignore that key.")
+            raise FedloomError(
+                f"{piece.where}: its samples name a client too: give them as (x, y), or ignore that key."
+            )
         if set(one) != set(made[0]) or _inputs(one) != _inputs(made[0]):
             raise FedloomError(f"{piece.where} and {first} differ in their columns: give all clients the same ones.")
     joined: Arrays = {}

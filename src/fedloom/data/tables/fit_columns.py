@@ -108,13 +108,20 @@ def _fit_category(name: str, texts: np.ndarray, train: np.ndarray) -> PlannedCol
     if len(counts) == 1 and not missing:
         return _omitted_column(name, f"it is '{next(iter(counts))[:40]}' in every training sample")
     if len(counts) > 10 and 2 * len(counts) > known:
-        return _omitted_column(
-            name, f"it has {len(counts):,} different texts in {known:,} training samples, like a name"
-        )
+        what = "like a name"
+        if looks_like_sentences(own):
+            what = f"like sentences: --text {name} (text='{name}') reads them, and no other column"
+        return _omitted_column(name, f"it has {len(counts):,} different texts in {known:,} training samples, {what}")
     frequent = sorted(counts, key=lambda level: (-counts[level], level))[:MOST_LEVELS]
     return PlannedColumn(
         name=name, role="category", levels=tuple(sorted(frequent)), seen=len(counts), flag=bool(missing)
     )
+
+
+def looks_like_sentences(texts: Sequence[str]) -> bool:
+    """Whether texts have five words or more on average."""
+    known = [text for text in texts if text]
+    return bool(known) and sum(len(text.split()) for text in known) >= 5 * len(known)
 
 
 def _refuse_stray_words(texts: np.ndarray, where: str) -> None:

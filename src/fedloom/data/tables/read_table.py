@@ -22,6 +22,7 @@ from fedloom.data.tables.client_columns import suggest_client_column
 from fedloom.data.tables.fit_columns import fit_columns, fit_words
 from fedloom.data.tables.table_targets import rows_with_targets, table_targets, tagged_column, target_columns
 from fedloom.data.tables.tables import Table
+from fedloom.data.tables.text_column import Text, fit_text
 
 USUAL_CLIENT = "client"
 """The client column that may be missing."""
@@ -36,6 +37,7 @@ def federation_of_table(
     kind: str | None = None,
     classes: int | None = None,
     own_test: np.ndarray | None = None,
+    text: Text | None = None,
     **options: Any,
 ) -> Federation:
     """The federation of a table's rows.
@@ -47,6 +49,7 @@ def federation_of_table(
         kind: The kind of target; None to choose it from the values.
         classes: The number of classes, where the labels do not show it.
         own_test: Whether each row belongs to the test part of its client.
+        text: The column of sentences that is the only input, where there is one.
         **options: Options of ``from_arrays``: partition, clients, seed, the shares and the title.
     """
     names = target_columns(table, target)
@@ -56,6 +59,12 @@ def federation_of_table(
             raise FedloomError(
                 f"{table.where}: the column '{column}' is the target and also names the {role}, so that each {role} "
                 f"would have one target: name another {role} column."
+            )
+    if text is not None:
+        table.require([text.column])
+        if text.column in {*names, client, group}:
+            raise FedloomError(
+                f"{table.where}: the text '{text.column}' is also the target, client or group: name one."
             )
     there, left_out = rows_with_targets(table, names)
     table, own_test = table.rows(there), None if own_test is None else own_test[there]
@@ -83,9 +92,13 @@ def federation_of_table(
     train = federation.train.order.numpy()
     if targets.kind == "tokens":
         plan = fit_words(table, tagged_column(table, inputs, names[0]), train)
+    elif text is not None:
+        plan = fit_text(table, inputs, text, train)
     else:
         plan = fit_columns(table, inputs, train)
     fitted = f"medians and levels are those of the {len(train):,} training samples, which also standardise numbers"
+    if text is not None:
+        fitted = f"its words are those of {text.vocabulary or f'the {len(train):,} training samples'}"
     notes = [targets.note, *([left_out] if left_out else []), *plan.lines, *([fitted] if plan.is_fitted else [])]
     notes += federation.notes
     columns = {"x": torch.from_numpy(np.ascontiguousarray(plan.encode(table))), "y": y}
