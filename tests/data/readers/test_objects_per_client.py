@@ -79,7 +79,7 @@ def test_frames_per_client_are_one_table():
     made = fl.read({"kiel": frame[:20], "bonn": frame[20:]})
     assert list(made.names) == ["bonn", "kiel"]
     assert made.columns["x"].shape == (48, 4)
-    with pytest.raises(FedloomError, match="client bonn and client kiel differ in the column 'ward'|kiel and client b"):
+    with pytest.raises(FedloomError, match="client kiel and client bonn differ in the column 'ward'"):
         fl.read({"kiel": frame[:20], "bonn": frame[20:].drop(columns="ward")})
     with pytest.raises(FedloomError, match="client bonn and client kiel are a table and arrays"):
         fl.read({"kiel": frame[:20], "bonn": part(20, 48)})

@@ -1,8 +1,8 @@
 """What is done to each column of a user's table: one plan, fitted on training samples, for everything that follows.
 
 A column of numbers is a feature; missing cells become the training median, and a feature says that they were missing.
-A column of texts is a feature per level that the training samples have, and one for unknown levels, or sentences as
-tokens (``data/tables/text_column.py``). A date is days, month and weekday. A column that says nothing (constant, empty) or names its row (an index, an identifier) is left out.
+A column of texts is a feature per level that the training samples have, and one for unknown levels, or it is sentences
+as tokens (``data/tables/text_column.py``). A date is days, month and weekday. A column that says nothing (constant, empty) or names its row (an index, an identifier) is left out.
 
 The plan is fitted by ``data/tables/fit_columns.py``. It is stored with a model and in the schema of a deployment, so
 ``predict`` and sites do the same as the training did.

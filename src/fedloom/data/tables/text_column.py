@@ -2,7 +2,7 @@
 
 The tokenizer has no parameters: a text is folded to lower case, and its tokens are runs of letters and digits, and
 every other visible character alone. Token 0 is padding, 1 an unknown word, and the known words follow; models leave
-padding out. The words may also come from a file, so that sites agree on them without showing which ones their data have.
+padding out. The words may come from a file, so that sites agree on them without showing which ones their data have.
 """
 
 from __future__ import annotations
