@@ -197,9 +197,11 @@ from fedloom.tasks.settings import (
     Columns,
     CommunalSpec,
     DriftSpec,
+    ImagesSpec,
     ModelSpec,
     PartitionSpec,
     ServerSetSpec,
+    SoundsSpec,
     StreamSpec,
     TextSpec,
     WithholdSpec,
@@ -557,6 +559,11 @@ def task(
     client_column: str = ...,
     group_column: str | None = ...,
     ignore: Columns = ...,
+    client_from: str | None = ...,
+    file_column: str | None = ...,
+    skip_unreadable: bool = ...,
+    images: ImagesSpec = ...,
+    sounds: SoundsSpec = ...,
     clients: int | None = ...,
     partition: PartitionSpec = ...,
     test_share: float = ...,
@@ -584,12 +591,18 @@ def task(
     Args:
         name: A name of ``fedloom list tasks``.
         alpha: Short for ``partition=dirichlet(alpha)``.
-        path: Your own data: CSV, NPZ, parquet, LEAF or a folder of files.
+        path: Your own data: CSV, NPZ, parquet, LEAF or a folder of files, images or sounds.
         target: The column of your table with the target; several columns of 0 and 1 are labels.
         client_column: The column of your table that says whose sample it is.
         group_column: The column of your table whose rows belong together, such as a patient: never split
             between training and testing.
         ignore: Columns of your table that are left out.
+        client_from: Where the path of an image or sound names its client: a regular expression with one group.
+        file_column: The column of your table with the paths of images or sounds. By default the first one whose
+            first cell is such a path.
+        skip_unreadable: Whether images and sounds that cannot be read are left out, instead of an error.
+        images: What your own images become: ``{size = 48, channels = 1}``.
+        sounds: What your own sounds become: ``{rate = 8000, seconds = 1.5, mels = 40}``.
         clients: The number of clients. By default the data's own number.
         partition: How the data are divided, for instance ``dirichlet(0.1)``, ``shards(2)`` or iid. By default
             the data's own way.

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 import fedloom as fl
+from fedloom.data.tables.table_columns import TableColumns
 from fedloom.data.tables.under_schema import read_under_schema
 from fedloom.deploy.new_samples import read_new_samples
 from fedloom.deploy.saved_model import SavedModel, model_at
@@ -51,5 +52,5 @@ def test_a_site_makes_the_same_inputs_of_its_rows_and_changes_no_median(messy, t
     kept = rows_with_a_target(path)
     own = [place for place in kept if rows[place].split(";")[4] == "north"]
     (tmp_path / "site.csv").write_text("\n".join([header, *(rows[place] for place in own)]))
-    samples = read_under_schema(tmp_path / "site.csv", saved.schema, "days", "site", ())
+    samples = read_under_schema(tmp_path / "site.csv", saved.schema, TableColumns("days", "site"))
     assert torch.equal(samples.columns["x"], federation.columns["x"][[kept.index(place) for place in own]])

@@ -258,14 +258,8 @@ def test_a_folder_of_images_gives_its_pixels_and_the_schemas_classes(digits, tmp
 GREY = np.zeros((8, 8), np.uint8)
 PICTURES = {
     "class": ("bird/0.png", GREY, "the sub-folder 'bird' of album is not a class of the task (0, 1, 2"),
-    "size": ("3/9.png", np.zeros((8, 9), np.uint8), "album/3/9.png is 9×8 pixels, but the task's images are 8×8"),
-    "channels": (
-        "3/9.png",
-        np.zeros((8, 8, 3), np.uint8),
-        "album/3/9.png has 3 channels, but the task's images have 1",
-    ),
-    "bits": ("3/9.png", np.zeros((8, 8), np.uint16), "album/3/9.png has more than 8 bits per channel"),
-    "ending": ("3/9.bmp", GREY, "album/3/9.bmp is not a PNG or JPEG image"),
+    "bits": ("3/9.tif", np.zeros((8, 8), np.int32), "album/3/9.tif has 32 bits per pixel"),
+    "ending": ("3/9.ppm", GREY, "album/3/9.ppm is no image of a known format (PNG, JPEG"),
 }
 
 
@@ -290,14 +284,21 @@ def test_folders_without_images_and_tables_for_images_are_refused(digits, pets, 
     (tmp_path / "empty").mkdir()
     check_refused(digits, south("empty"), tmp_path, "empty has no sub-folders")
     (tmp_path / "empty" / "3").mkdir()
-    check_refused(digits, south("empty"), tmp_path, "empty has 0 images")
-    check_refused(
-        pets, south("album"), tmp_path, "album is a folder of images, but the task needs inputs of shape (2,)"
-    )
+    check_refused(digits, south("empty"), tmp_path, "empty/3 has no images")
+    check_refused(pets, south("album"), tmp_path, "album is not a table, but the task's data are one")
     write_rows(tmp_path / "mine.csv", HEADER, ROWS)
     check_refused(
-        digits, south("mine.csv"), tmp_path, "mine.csv is a table, but the task needs inputs of shape (1, 8, 8)"
+        digits, south("mine.csv"), tmp_path, "mine.csv has no column whose first cell is the path of an image"
     )
+
+
+@pytest.mark.usefixtures("album")
+def test_images_of_another_size_and_mode_become_those_of_the_task(digits, tmp_path):
+    write_image(tmp_path / "album" / "3" / "large.png", np.full((40, 60, 3), 255, np.uint8))
+    write_image(tmp_path / "album" / "3" / "deep.png", np.full((8, 8), 65535, np.uint16))
+    task = digits.site_task(south("album"), tmp_path)
+    white = [[[1.0] * 8] * 8]
+    assert [label for pixels, label in samples(task) if pixels == white] == [3, 3]
 
 
 # -- several input columns

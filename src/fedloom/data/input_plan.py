@@ -7,17 +7,23 @@ with a model and in the schema of a deployment, so ``predict`` and sites do what
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 
+from fedloom.data.tables.table_columns import TableColumns
 from fedloom.data.tables.tables import Table
 
 
 class InputPlan(Protocol):
     """What is done to the inputs of samples. A plan is a pydantic model, and ``DataSchema.plan`` names its class."""
+
+    @property
+    def what(self) -> str:
+        """What a sample is, as a noun: row, image, sound."""
+        ...
 
     @property
     def lines(self) -> list[str]:
@@ -50,6 +56,11 @@ class InputPlan(Protocol):
         ...
 
     @property
+    def endings(self) -> tuple[str, ...]:
+        """The endings of files of which each is a sample; none if samples are rows."""
+        ...
+
+    @property
     def is_plain(self) -> bool:
         """Whether the names of the columns say all that a schema needs."""
         ...
@@ -59,13 +70,12 @@ class InputPlan(Protocol):
         """The model for such inputs, where it is another than for rows of numbers."""
         ...
 
-    def read_table(self, path: Path, texts: Collection[str], ignore: Collection[str]) -> Table:
+    def read_table(self, path: Path, columns: TableColumns) -> Table:
         """A file or folder as a table with a row per sample, or an error that says what the plan reads instead.
 
         Args:
             path: The user's file or folder.
-            texts: Columns that stay texts: targets, clients, groups.
-            ignore: Columns that are left out.
+            columns: The columns that are not inputs; their cells stay texts.
         """
         ...
 
@@ -75,6 +85,14 @@ class InputPlan(Protocol):
         Args:
             inputs: The columns of a table, without targets, clients and groups.
             where: What an error calls the table.
+        """
+        ...
+
+    def without_unreadable(self, table: Table) -> tuple[Table, str]:
+        """The rows whose files can be read, and a note on the others, empty without any.
+
+        Args:
+            table: What ``read_table`` returned, or some of its rows.
         """
         ...
 

@@ -20,11 +20,15 @@ from fedloom.core.errors import FedloomError
 from fedloom.data.federation import Federation
 from fedloom.data.folder import read_arrays
 from fedloom.data.from_arrays import RESERVED, from_arrays
+from fedloom.data.media.file_table import has_client_folders
+from fedloom.data.media.media_settings import Images, Sounds
+from fedloom.data.media.medium import IMAGES, SOUNDS, medium_of
+from fedloom.data.media.read_media import FileReading, federation_of_files
 from fedloom.data.readers.leaf import read_leaf
 from fedloom.data.readers.npz_per_client import read_npz_per_client
-from fedloom.data.readers.objects import Columns
 from fedloom.data.readers.objects_per_client import join_objects, pieces_of
 from fedloom.data.tables.read_table import USUAL_CLIENT, federation_of_table
+from fedloom.data.tables.table_columns import TableColumns
 from fedloom.data.tables.tables import FILE_NAME, Table, is_table, read_table, read_tables_per_client, table_header
 from fedloom.data.tables.text_column import Text, text_settings
 
@@ -54,6 +58,9 @@ def names_clients(path: str | Path, client: str = USUAL_CLIENT) -> str:
         client: The column of a table that names the client.
     """
     place = Path(path).expanduser()
+    medium = medium_of(place, TableColumns(client=client)) if place.is_dir() else None
+    if medium is not None:
+        return "has a folder per client" if has_client_folders(place, medium.endings) else ""
     if place.is_dir():
         first = next((file for file in sorted(place.rglob("*")) if is_table(file)), None)
         named = first is not None and client in table_header(first)
@@ -111,6 +118,11 @@ def read(
     kind: str | None = None,
     classes: int | None = None,
     text: str | Text | Mapping[str, Any] | None = None,
+    client_from: str | None = None,
+    file_column: str | None = None,
+    skip_unreadable: bool = False,
+    images: Images | Mapping[str, Any] | None = None,
+    sounds: Sounds | Mapping[str, Any] | None = None,
     **options: Any,
 ) -> Federation:
     """A federation from a user's file, folder, frame or dataset. A file's format follows from its ending and content.
@@ -120,6 +132,9 @@ def read(
     the arrays x and y and may have client; without x, its other arrays are input columns by name. ``.json`` is LEAF's
     format. A folder holds one table or one NPZ per client, or LEAF's JSON files; its sub-folders train and test, where
     it has them, are the clients' parts. Tables that have the column of the client are pieces of one table.
+
+    A folder of images or sounds has sub-folders ``client/class`` or ``class``; a table may name such files in a column.
+    All of them become the same size or length, and ``federation.notes`` says which.
 
     Args:
         path: A .csv, .tsv (also .gz), .parquet, .arrow, .npz or .json file, a folder, a pandas frame, a torch dataset,
@@ -134,15 +149,37 @@ def read(
         classes: The number of classes, where the labels do not show it.
         text: The column of a table with sentences, which is then the only input; or a table of settings,
             ``{"column": "review", "words": 5000, "length": 100}``.
+        client_from: A regular expression whose one group finds the client in the path of an image or sound.
+        file_column: The column of a table with the paths of images or sounds; by default the first one whose first
+            cell is such a path.
+        skip_unreadable: Whether images and sounds that cannot be read are left out, instead of an error.
+        images: What images become: ``{"size": 48}``, ``{"size": [48, 64], "channels": 1}``.
+        sounds: What sounds become: ``{"rate": 8000, "seconds": 1.5, "mels": 40}``.
         **options: Options of ``from_arrays``: partition, clients, seed and the shares.
     """
+    about_files = {
+        "client_from": client_from,
+        "file_column": file_column,
+        "skip_unreadable": skip_unreadable or None,
+        "images": images,
+        "sounds": sounds,
+    }
     if not isinstance(path, str | Path):
+        _refuse_settings(about_files, "the data are an object in Python")
         return _read_object(path, target, client, group, ignore, text, kind=kind, classes=classes, **options)
     sentences = text_settings(text)
     path = Path(path).expanduser()
     options.setdefault("title", path.name)
     if not path.exists():
         raise FedloomError(f"{path} does not exist: give a .csv, .npz, .parquet or .json file, or a folder of them.")
+    columns = TableColumns(target if isinstance(target, str) else ",".join(target), client, ignore, group)
+    medium = medium_of(path, columns, file_column)
+    if medium is not None:
+        other = SOUNDS if medium is IMAGES else IMAGES
+        _refuse_settings({other.setting: about_files[other.setting]}, f"{path.name} has {medium.what}s")
+        reading = FileReading(client_from, file_column, skip_unreadable, about_files[medium.setting])
+        return federation_of_files(path, medium, columns, reading, kind, classes, **options)
+    _refuse_settings(about_files, f"{path.name} has no files of images or sounds")
     has_tables = (path.is_dir() and any(is_table(file) for file in path.rglob("*"))) or is_table(path)
     if group is not None and not has_tables and path.suffix.lower() != ".npz":
         raise FedloomError(f"group='{group}': {path.name} has no columns; give a table or an .npz file to use groups.")
@@ -173,6 +210,13 @@ def read(
     )
 
 
+def _refuse_settings(given: Mapping[str, Any], why: str) -> None:
+    """Raise an error if a setting is given that these data have no use for."""
+    for name, value in given.items():
+        if value is not None:
+            raise FedloomError(f"{name}={value}: {why}: leave it out.")
+
+
 def _read_object(
     data: Any,
     target: str | Sequence[str],
@@ -191,7 +235,7 @@ def _read_object(
         )
     one = target if isinstance(target, str) else ",".join(target)
     named = client if pieces[0].client is None else FILE_NAME
-    joined = join_objects(pieces, Columns(one, named, group, ignore))
+    joined = join_objects(pieces, TableColumns(one, named, ignore, group))
     if isinstance(joined.samples, Table):
         joined.samples.require(list(ignore))
         table = joined.samples.without(ignore)

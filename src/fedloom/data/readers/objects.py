@@ -7,7 +7,6 @@ by ``data/readers/objects_per_client.py``.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,27 +14,11 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler, SequentialSampl
 
 from fedloom.core.errors import FedloomError
 from fedloom.data.stack_samples import stack_samples
+from fedloom.data.tables.table_columns import TableColumns
 from fedloom.data.tables.tables import Table, table_of_frame
 
 Arrays = dict[str, Any]
 """Arrays by the names of ``from_arrays``: x, y and, where they are known, client and group."""
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Which keys or columns of samples are what.
-
-    Args:
-        target: The key of the target.
-        client: The key of the client; the usual one may be missing.
-        group: The key of what a sample belongs to.
-        ignore: Keys that are left out.
-    """
-
-    target: str
-    client: str = "client"
-    group: str | None = None
-    ignore: Sequence[str] = ()
 
 
 def is_frame(data: object) -> bool:
@@ -69,7 +52,7 @@ def is_readable(data: object) -> bool:
     )
 
 
-def read_object(data: Any, columns: Columns, where: str = "") -> Arrays | Table:
+def read_object(data: Any, columns: TableColumns, where: str = "") -> Arrays | Table:
     """The samples of an object as arrays, or as a table where they have plain columns.
 
     Args:
@@ -103,7 +86,7 @@ def _dataset_of(loader: DataLoader[Any], where: str) -> Any:
     return loader.dataset
 
 
-def arrays_of_dataset(dataset: Any, names: Columns, where: str) -> Arrays:
+def arrays_of_dataset(dataset: Any, names: TableColumns, where: str) -> Arrays:
     """The samples of a torch dataset as arrays. All of them are read.
 
     Args:
@@ -146,7 +129,7 @@ def _by_key(samples: Sequence[Any], where: str, ignore: Sequence[str] = ()) -> d
     return {key: stack_samples([sample[key] for sample in samples], f"{where}, {key}") for key in kept}
 
 
-def arrays_of_huggingface(dataset: Any, names: Columns, where: str) -> Arrays | None:
+def arrays_of_huggingface(dataset: Any, names: TableColumns, where: str) -> Arrays | None:
     """The samples of a Hugging Face dataset as arrays; None if it is a plain table, which has no arrays.
 
     Args:
@@ -195,7 +178,7 @@ def _with_class_names(dataset: Any) -> Any:
     return frame
 
 
-def _require(there: Collection[str], names: Columns, where: str) -> None:
+def _require(there: Collection[str], names: TableColumns, where: str) -> None:
     """Raise an error if a column that is named is not there; the usual client column may be missing."""
     client = [] if names.client == "client" else [names.client]
     for name in (names.target, *client, *([] if names.group is None else [names.group]), *names.ignore):
@@ -203,7 +186,7 @@ def _require(there: Collection[str], names: Columns, where: str) -> None:
             raise FedloomError(f"{where} has no column '{name}': it has {', '.join(there)}.")
 
 
-def _by_role(columns: Mapping[str, np.ndarray], names: Columns, where: str) -> Arrays:
+def _by_role(columns: Mapping[str, np.ndarray], names: TableColumns, where: str) -> Arrays:
     """Columns that are not ignored as inputs, targets, clients and groups."""
     others = {names.target, names.client, names.group}
     inputs = {name: array for name, array in columns.items() if name not in others}

@@ -14,8 +14,9 @@ import numpy as np
 from torch.utils.data import DataLoader
 
 from fedloom.core.errors import FedloomError
-from fedloom.data.readers.objects import Arrays, Columns, is_huggingface, is_readable, read_object
+from fedloom.data.readers.objects import Arrays, is_huggingface, is_readable, read_object
 from fedloom.data.stack_samples import are_sequences, column_of
+from fedloom.data.tables.table_columns import TableColumns
 from fedloom.data.tables.tables import FILE_NAME, Table, join_tables
 
 TRAIN, TEST = ("train", "training", "validation", "valid", "val"), ("test", "testing")
@@ -102,7 +103,7 @@ def _parts(entry: Any, client: str | None, where: str) -> list[Piece]:
     )
 
 
-def join_objects(pieces: Sequence[Piece], columns: Columns) -> JoinedObjects:
+def join_objects(pieces: Sequence[Piece], columns: TableColumns) -> JoinedObjects:
     """The samples of all pieces together.
 
     Args:

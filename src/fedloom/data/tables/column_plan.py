@@ -2,7 +2,8 @@
 
 A column of numbers is a feature; missing cells become the training median, and a feature says that they were missing.
 A column of texts is a feature per level that the training samples have, and one for unknown levels, or it is sentences
-as tokens (``data/tables/text_column.py``). A date is days, month and weekday. A column that says nothing (constant, empty) or names its row (an index, an identifier) is left out.
+as tokens (``data/tables/text_column.py``). A date is days, month and weekday. A column that says nothing (constant,
+empty) or names its row (an index, an identifier) is left out.
 
 The plan is fitted by ``data/tables/fit_columns.py``. It is stored with a model and in the schema of a deployment, so
 ``predict`` and sites do the same as the training did.
@@ -12,7 +13,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +22,7 @@ from pydantic import BaseModel, ConfigDict
 
 from fedloom.core.errors import FedloomError
 from fedloom.data.tables.dates import date_features, parse_dates
+from fedloom.data.tables.table_columns import TableColumns
 from fedloom.data.tables.tables import Table, as_texts, is_table, name_list, order_features, read_table
 
 FIRST_WORD = 2
@@ -185,6 +187,16 @@ class ColumnPlan(BaseModel):
         return [column.name for column in self.columns]
 
     @property
+    def what(self) -> str:
+        """A row."""
+        return "row"
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """None: samples are rows."""
+        return ()
+
+    @property
     def usual_model(self) -> str | None:
         """The model of a text; None for rows of features."""
         return TEXT_MODEL if any(column.role == "text" for column in self.inputs) else None
@@ -229,19 +241,22 @@ class ColumnPlan(BaseModel):
         lines = [f"{name_list(plain)}: {len(plain)} numbers"] if together else []
         return lines + [column.line for column in self.columns if not (together and column.name in plain)]
 
-    def read_table(self, path: Path, texts: Collection[str], ignore: Collection[str]) -> Table:
+    def read_table(self, path: Path, columns: TableColumns) -> Table:
         """A user's table, whose columns of categories and words stay texts.
 
         Args:
             path: A table.
-            texts: Further columns that stay texts.
-            ignore: Columns that are left out.
+            columns: The columns that are not inputs.
         """
         if not is_table(path):
             raise FedloomError(
                 f"{path.name} is not a table, but the task's data are one: give a .csv, .tsv or .parquet file."
             )
-        return read_table(path, [*texts, *self.texts], ignore)
+        return read_table(path, [*columns.names, *self.texts], columns.ignore)
+
+    def without_unreadable(self, table: Table) -> tuple[Table, str]:
+        """All rows: they name no files."""
+        return table, ""
 
     def check_columns(self, inputs: Sequence[str], where: str) -> None:
         """Raise an error if the input columns of a table are not the plan's; what it leaves out may be missing.

@@ -17,12 +17,13 @@ from fedloom.core.errors import FedloomError
 from fedloom.data.federate import Samples
 from fedloom.data.federation import Federation
 from fedloom.data.from_arrays import divide_samples, number_clients
-from fedloom.data.leak_groups import number_groups
+from fedloom.data.leak_groups import join_groups, number_groups
 from fedloom.data.tables.client_columns import suggest_client_column
 from fedloom.data.tables.fit_columns import fit_columns, fit_words
 from fedloom.data.tables.table_targets import rows_with_targets, table_targets, tagged_column, target_columns
 from fedloom.data.tables.tables import Table
 from fedloom.data.tables.text_column import Text, fit_text
+from fedloom.data.targets import Targets
 
 USUAL_CLIENT = "client"
 """The client column that may be missing."""
@@ -74,21 +75,8 @@ def federation_of_table(
     if len(table) < 2:
         raise FedloomError(f"{table.where} has 1 sample: give at least two, one to train on and one to test on.")
     targets = table_targets(table, names, kind, classes)
-    holders: tuple[list[str], np.ndarray | None] = ([], None)
-    if client in table.columns:
-        holders = number_clients(table.texts(client, "client"))
-    together = None if group is None else number_groups(table.texts(group, "group"), len(table), table.where)
-    y = torch.from_numpy(targets.y)
-    samples = Samples(
-        {"x": torch.zeros(len(table), 1), "y": y},
-        targets.classes,
-        targets.names,
-        natural=holders[1],
-        names=holders[0],
-        own_test=own_test,
-        group=together,
-    )
-    federation = divide_samples(samples, suggestion=suggest_client_column(table, [*names, group]), **options)
+    suggestion = suggest_client_column(table, [*names, group])
+    federation = divide_rows(table, targets, client, group, own_test, suggestion=suggestion, **options)
     train = federation.train.order.numpy()
     if targets.kind == "tokens":
         plan = fit_words(table, tagged_column(table, inputs, names[0]), train)
@@ -101,5 +89,42 @@ def federation_of_table(
         fitted = f"its words are those of {text.vocabulary or f'the {len(train):,} training samples'}"
     notes = [targets.note, *([left_out] if left_out else []), *plan.lines, *([fitted] if plan.is_fitted else [])]
     notes += federation.notes
-    columns = {"x": torch.from_numpy(np.ascontiguousarray(plan.encode(table))), "y": y}
+    columns = {**federation.columns, "x": torch.from_numpy(np.ascontiguousarray(plan.encode(table)))}
     return replace(federation, columns=columns, plan=plan, notes=tuple(notes))
+
+
+def divide_rows(
+    table: Table,
+    targets: Targets,
+    client: str,
+    group: str | None,
+    own_test: np.ndarray | None,
+    copies: np.ndarray | None = None,
+    **options: Any,
+) -> Federation:
+    """The federation of a table's rows, whose inputs are zeros as yet: the division does not depend on them.
+
+    Args:
+        targets: The targets of the rows.
+        client: The column that names the client of a row, if it is there.
+        group: The column that says which rows belong together.
+        own_test: Whether each row belongs to the test part of its client.
+        copies: A number per row that copies of the same sample share.
+        **options: Options of ``from_arrays``.
+    """
+    holders: tuple[list[str], np.ndarray | None] = ([], None)
+    if client in table.columns:
+        holders = number_clients(table.texts(client, "client"))
+    together = None if group is None else number_groups(table.texts(group, "group"), len(table), table.where)
+    if copies is not None:
+        together = copies if together is None else join_groups(together, copies)
+    samples = Samples(
+        {"x": torch.zeros(len(table), 1), "y": torch.from_numpy(targets.y)},
+        targets.classes,
+        targets.names,
+        natural=holders[1],
+        names=holders[0],
+        own_test=own_test,
+        group=together,
+    )
+    return divide_samples(samples, **options)

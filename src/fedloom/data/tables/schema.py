@@ -18,9 +18,11 @@ from fedloom.core.inputs import PREFIX
 from fedloom.core.targets import TargetKind, Units, target_kind
 from fedloom.core.task import FederationView
 from fedloom.data.input_plan import InputPlan
+from fedloom.data.media.image_plan import ImagePlan
+from fedloom.data.media.sound_plan import SoundPlan
 from fedloom.data.tables.column_plan import ColumnPlan
 
-StoredPlan = ColumnPlan
+StoredPlan = ColumnPlan | ImagePlan | SoundPlan
 """The classes of plans, of which the fields of each fit no other: a plan is read back as what it was."""
 SampleColumns = Mapping[str, Tensor]
 """Some samples as plain tensors by name: inputs ``x`` (or ``x/NAME``) and targets ``y``, or the parts of a graph."""
@@ -121,7 +123,13 @@ class DataSchema(BaseModel):
     @property
     def input_plan(self) -> InputPlan | None:
         """What is done to the inputs of a user's data; None where inputs are arrays."""
-        return self.plan or (ColumnPlan.of_numbers(self.features) if self.features else None)
+        if self.plan is not None or not self.shape:
+            return self.plan
+        if self.features:
+            return ColumnPlan.of_numbers(self.features)
+        if self.kind == "columns" and len(self.shape) == 3 and self.shape[0] in (1, 3) and not self.symbols:
+            return ImagePlan.of_shape(self.shape)  # a data set of images: others become as large as its own
+        return None
 
     @property
     def target_kind(self) -> TargetKind:

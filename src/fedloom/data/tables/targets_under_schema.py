@@ -82,6 +82,22 @@ def _several_numbers(table: Table, names: Sequence[str], schema: DataSchema) -> 
     return np.stack([number_values(table.values(name), f"{table.where}, column '{name}'") for name in wanted], 1)
 
 
+def folder_classes(folders: np.ndarray, schema: DataSchema, where: str) -> np.ndarray:
+    """The schema's class numbers of files, from the names of the folders that they lie in.
+
+    Args:
+        folders: The name of each file's folder.
+        schema: What the classes are.
+        where: What an error calls the data.
+    """
+    place = {name: number for number, name in enumerate(schema.labels)}
+    strange = sorted({str(name) for name in folders if name not in place})
+    if strange:
+        shown = ", ".join(schema.labels[:LISTED]) + (" …" if schema.classes > LISTED else "")
+        raise FedloomError(f"the sub-folder '{strange[0]}' of {where} is not a class of the task ({shown}).")
+    return np.array([place[name] for name in folders], dtype=np.int64)
+
+
 def class_numbers(labels: np.ndarray, schema: DataSchema, where: str) -> np.ndarray:
     """The schema's class numbers of labels, which are its class names or numbers from 0; classes may be missing.
 
