@@ -200,6 +200,7 @@ from fedloom.tasks.settings import (
     ImagesSpec,
     ModelSpec,
     PartitionSpec,
+    SequencesSpec,
     ServerSetSpec,
     SoundsSpec,
     StreamSpec,
@@ -582,6 +583,7 @@ def task(
     options: Mapping[str, Any] = ...,
     kind: Literal["classes", "number", "labels", "tokens"] | None = ...,
     text: TextSpec = ...,
+    sequences: SequencesSpec = ...,
     loss: LossSpec = ...,
     metrics: MetricSpecs = ...,
     seed: int | None = ...,
@@ -624,6 +626,7 @@ def task(
         kind: What the targets of your own data are: classes, number, labels or tokens. By default what their
             values show.
         text: The column of your table with sentences, the only input; or ``{column = 'review', words = 5000}``.
+        sequences: What your table with a row per time step is: ``{series = 'visit', order = 'minute'}``.
         loss: What models are trained by: a loss of ``fedloom list losses``, or my_file.py:my_loss. By default
             the usual one of the targets.
         metrics: What models are measured by, of ``fedloom list metrics``; the first is the score in tables and

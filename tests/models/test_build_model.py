@@ -32,6 +32,8 @@ FITTING: dict[str, tuple[Any, int]] = {
     "word-lstm": ((20,), 50),
     "tagger": ((20,), 12),
     "bag-of-words": ((20,), 12),
+    "sequence-conv": ((4, 20), 3),
+    "sequence-lstm": ((4, 20), 3),
     "late-fusion": ({"accelerometer": (6, 128), "gyroscope": (3, 128), "age": (1,)}, 6),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,12 +32,21 @@ class Kind:
         target: The column of the target.
         more: Further settings of the task.
         header: The columns of a prediction.
+        samples: How many samples there are, where these are not the rows.
     """
 
     lines: list[str]
     target: str
     more: dict[str, Any]
     header: list[str]
+    samples: int = 0
+
+    def rows(self, numbers: Collection[int]) -> list[str]:
+        """The lines of some samples, and the header; of a series all of its steps."""
+        if not self.samples:
+            return [self.lines[0], *(self.lines[1 + number] for number in numbers)]
+        named = {f"v{number}" for number in numbers}
+        return [self.lines[0], *(line for line in self.lines[1:] if line.split(",")[0] in named)]
 
 
 def _tags() -> Kind:
@@ -71,7 +81,19 @@ def _text() -> Kind:
     return Kind(lines, "label", {"text": {"column": "review", "length": 10}}, ["row", "class", "probability"])
 
 
-KINDS = {"tags": _tags, "numbers": _numbers, "text": _text}
+def _series() -> Kind:
+    draw = np.random.default_rng(0)
+    lines = ["visit,minute,pulse,fever,label,site"]
+    for row in range(90):
+        steps, rise = int(draw.integers(3, 15)), 0.5 if row % 2 else -0.5
+        for minute in draw.permutation(steps):
+            cells = [f"v{row}", minute, f"{60 + rise * minute + draw.normal():.3f}", f"{37 + draw.normal():.3f}"]
+            lines.append(",".join(map(str, [*cells, "ill" if row % 2 else "well", SITES[row % 3]])))
+    series = {"series": "visit", "order": "minute"}
+    return Kind(lines, "label", {"sequences": series}, ["row", "class", "probability"], samples=90)
+
+
+KINDS = {"tags": _tags, "numbers": _numbers, "text": _text, "series": _series}
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -120,7 +142,7 @@ def test_new_samples_become_the_inputs_that_the_training_had(
     samples = read_new_samples([path], saved)
     assert torch.equal(samples.inputs, input_columns(made.federation.columns))
     everyone = saved.predict(samples.inputs)
-    (tmp_path / "one.csv").write_text("\n".join([kind.lines[0], kind.lines[5]]) + "\n")
+    (tmp_path / "one.csv").write_text("\n".join(kind.rows([4])) + "\n")
     alone = saved.predict(read_new_samples([tmp_path / "one.csv"], saved).inputs)
     assert torch.allclose(alone[0], everyone[4], atol=1e-5)
 
@@ -132,17 +154,16 @@ def test_the_command_line_writes_what_it_predicts(kind: Kind, path: Path, made: 
     assert done.exit_code == 0, done.output
     written = out.read_text().splitlines()
     assert written[0].split(",") == kind.header
-    assert len(written) == len(kind.lines)
+    assert len(written) == 1 + (kind.samples or len(kind.lines) - 1)
 
 
 def test_a_site_makes_the_inputs_that_the_training_had(kind: Kind, path: Path, made: fl.Task, tmp_path: Path) -> None:
     """The site's own words, lengths and means do not count: what it reads is what the run's plan makes of its rows."""
     blueprint = blueprint_of({"name": "own", **settings(kind, path), "clients": None}, SITES)
-    rows = [line for line in kind.lines[1:] if line.endswith(SITES[2])]
-    (tmp_path / "mine.csv").write_text("\n".join([kind.lines[0], *rows]) + "\n")
+    places = list(range(2, kind.samples or len(kind.lines) - 1, 3))
+    (tmp_path / "mine.csv").write_text("\n".join(kind.rows(places)) + "\n")
     data = SiteData(path="mine.csv", target=kind.target)
     task = blueprint.site_task(SiteSettings(name=SITES[2], client=2, data=data), tmp_path)
-    places = [place for place, line in enumerate(kind.lines[1:]) if line.endswith(SITES[2])]
     own = torch.cat([task.federation.train[2], task.federation.test[2]]).sort().values
     assert torch.equal(task.inputs(own), made.inputs(torch.tensor(places)))
     assert torch.equal(task.targets(own), made.targets(torch.tensor(places)))

@@ -28,7 +28,10 @@ from fedloom.data.partition.iid import Iid
 from fedloom.data.partition.natural import Natural
 from fedloom.data.partition.partitioner import partition_config, partitioner
 from fedloom.data.partition.quantity_skew import Quantities
-from fedloom.data.stack_samples import dense_array, stack_samples, unequal_shapes
+from fedloom.data.sequences.sequence_plan import X, fit_sequences
+from fedloom.data.sequences.sequence_settings import Sequences
+from fedloom.data.stack_samples import are_sequences, column_of, dense_array, stack_samples, unequal_shapes
+from fedloom.data.tables.tables import Table
 from fedloom.data.targets import read_targets
 
 RESERVED = ("x", "y", "client")
@@ -57,7 +60,8 @@ def from_arrays(
     """A federation of arrays.
 
     Args:
-        x: Inputs, one sample per entry of the first axis; for several input columns, a mapping of arrays by name.
+        x: Inputs, one sample per entry of the first axis; for several input columns, a mapping of arrays by name. A
+            list of arrays (steps, channels) of unequal length is padded, and a last channel says which steps are real.
         y: The targets: whole numbers or names are classes, other numbers are numbers; a row of 0 and 1 per sample is
             labels, and a row of class numbers is a class per token (-100 marks padding).
         client: The client of each sample, as numbers or names. Without it, ``clients`` or ``partition`` says how to
@@ -77,10 +81,12 @@ def from_arrays(
         communal_share: The share of all samples that everyone may see.
         title: What reports and errors call the data.
     """
+    sequences = sequences_of(x)
+    inputs = x if sequences is None else np.zeros((len(sequences), 1), dtype=np.float32)
     samples = samples_from_arrays(
-        x, y, client, group=group, kind=kind, classes=classes, features=features, own_test=own_test, where=title
+        inputs, y, client, group=group, kind=kind, classes=classes, features=features, own_test=own_test, where=title
     )
-    return divide_samples(
+    made = divide_samples(
         samples,
         partition=partition,
         clients=clients,
@@ -91,6 +97,35 @@ def from_arrays(
         communal_share=communal_share,
         title=title,
     )
+    return made if sequences is None else with_sequences(made, sequences, title)
+
+
+def sequences_of(x: Any) -> list[np.ndarray] | None:
+    """The sequences of unequal length that inputs are, (steps, channels) each; None if they are anything else."""
+    listed = isinstance(x, list | tuple) or (isinstance(x, np.ndarray) and x.dtype == object and x.ndim == 1)
+    if not listed or not len(x) or not all(getattr(sample, "ndim", 0) == 2 for sample in x):
+        return None
+    found = [np.asarray(dense_array(sample, "x")) for sample in x]
+    return found if are_sequences(found) else None
+
+
+def with_sequences(
+    federation: Federation, samples: Sequence[np.ndarray], where: str, settings: Sequences | None = None,
+    channels: Sequence[str] = (),
+) -> Federation:  # fmt: skip
+    """A federation whose samples are divided, with sequences as its inputs.
+
+    Args:
+        federation: The division; its inputs are replaced.
+        samples: The sequence of each sample.
+        where: What an error calls the data.
+        settings: What the user says of a table with a row per step.
+        channels: The columns of such a table.
+    """
+    plan = fit_sequences(samples, federation.train.order.numpy(), where, settings, channels)
+    x = plan.encode(Table({X: column_of(samples)}, where))
+    notes = (*federation.notes[:1], *plan.lines, *federation.notes[1:])
+    return replace(federation, columns={**federation.columns, "x": torch.from_numpy(x)}, plan=plan, notes=notes)
 
 
 def divide_samples(

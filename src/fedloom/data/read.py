@@ -27,10 +27,15 @@ from fedloom.data.media.read_media import FileReading, federation_of_files
 from fedloom.data.readers.leaf import read_leaf
 from fedloom.data.readers.npz_per_client import read_npz_per_client
 from fedloom.data.readers.objects_per_client import join_objects, pieces_of
+from fedloom.data.sequences.read_series import federation_of_series
+from fedloom.data.sequences.sequence_plan import LENGTHS, split_sequences
+from fedloom.data.sequences.sequence_settings import Sequences
+from fedloom.data.stack_samples import column_of
 from fedloom.data.tables.read_table import USUAL_CLIENT, federation_of_table
 from fedloom.data.tables.table_columns import TableColumns
 from fedloom.data.tables.tables import FILE_NAME, Table, is_table, read_table, read_tables_per_client, table_header
 from fedloom.data.tables.text_column import Text, text_settings
+from fedloom.registry.validation import validate
 
 Arguments = ParamSpec("Arguments")
 log = logging.getLogger("fedloom.data")
@@ -43,8 +48,10 @@ def read_npz(path: Path, ignore: Sequence[str] = (), group: str | None = None) -
     x is a dict where the file has several input columns.
     """
     named = () if group is None else (group,)
-    arrays: dict[str, Any] = read_arrays(path, named, RESERVED)
+    arrays: dict[str, Any] = read_arrays(path, named, (*RESERVED, LENGTHS))
     if "x" in arrays:
+        if LENGTHS in arrays and LENGTHS not in ignore:
+            arrays["x"] = column_of(split_sequences(arrays["x"], arrays[LENGTHS], path.name))
         return arrays if "y" in arrays else read_arrays(path, ("x", "y"))
     others = {*RESERVED, *ignore, *named}
     several = {name: array for name, array in read_arrays(path, ("y",)).items() if name not in others}
@@ -118,6 +125,7 @@ def read(
     kind: str | None = None,
     classes: int | None = None,
     text: str | Text | Mapping[str, Any] | None = None,
+    sequences: Sequences | Mapping[str, Any] | None = None,
     client_from: str | None = None,
     file_column: str | None = None,
     skip_unreadable: bool = False,
@@ -149,6 +157,8 @@ def read(
         classes: The number of classes, where the labels do not show it.
         text: The column of a table with sentences, which is then the only input; or a table of settings,
             ``{"column": "review", "words": 5000, "length": 100}``.
+        sequences: What a table with a row per time step is: ``{"series": "visit", "order": "minute"}``. A sample is then
+            a series of rows, and its other columns are channels.
         client_from: A regular expression whose one group finds the client in the path of an image or sound.
         file_column: The column of a table with the paths of images or sounds; by default the first one whose first
             cell is such a path.
@@ -165,7 +175,7 @@ def read(
         "sounds": sounds,
     }
     if not isinstance(path, str | Path):
-        _refuse_settings(about_files, "the data are an object in Python")
+        _refuse_settings({**about_files, "sequences": sequences}, "the data are an object in Python")
         return _read_object(path, target, client, group, ignore, text, kind=kind, classes=classes, **options)
     sentences = text_settings(text)
     path = Path(path).expanduser()
@@ -187,14 +197,19 @@ def read(
         raise FedloomError(f"text='{sentences.column}': {path.name} has no columns; give a table to read a text.")
     if has_tables and not (path.is_dir() and any(path.rglob("*.npz"))):
         column = None if sentences is None else sentences.column
-        texts = [name for name in (target, *str(target).split(","), client, group, column) if isinstance(name, str)]
+        series: Sequences | None = None if sequences is None else validate(Sequences, sequences, "sequences")
+        further = (column, None if series is None else series.series)
+        texts = [name for name in (target, *str(target).split(","), client, group, *further) if isinstance(name, str)]
         test: np.ndarray | None = None
         if path.is_dir():
             table, test = read_tables_per_client(path, texts, ignore, client)
         else:
             table = read_table(path, texts, ignore)
         how: dict[str, Any] = {"target": target, "client": client, "group": group, "kind": kind, "classes": classes}
+        if series is not None:
+            return federation_of_series(table, series, columns, kind, classes, test, **options)
         return federation_of_table(table, own_test=test, text=sentences, **how, **options)
+    _refuse_settings({"sequences": sequences}, f"{path.name} has no columns")
     if path.is_dir() or path.suffix.lower() == ".json":
         reader = read_npz_per_client if path.is_dir() and any(path.rglob("*.npz")) else read_leaf
         x, y, holder, test = reader(path)

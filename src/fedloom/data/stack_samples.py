@@ -57,6 +57,13 @@ def unequal_shapes(shapes: Sequence[Shape]) -> str:
     Args:
         shapes: The shape of each sample.
     """
+    if all(len(shape) == 2 for shape in shapes) and len({shape[0] for shape in shapes}) > 1:
+        (channels, _), *_ = Counter(shape[1] for shape in shapes).most_common(1)
+        place = next(place for place, shape in enumerate(shapes, start=1) if shape[1] != channels)
+        return (
+            f"sample {place} has shape {shapes[place - 1]}, and most others {channels} entries along the second axis: "
+            "give sequences as (steps, channels) with the same channels"
+        )
     counts = Counter(shapes)
     usual, many = counts.most_common(1)[0]
     place = next(place for place, shape in enumerate(shapes, start=1) if shape != usual)

@@ -197,6 +197,11 @@ class ColumnPlan(BaseModel):
         return ()
 
     @property
+    def reads_npz(self) -> bool:
+        """No: it reads tables."""
+        return False
+
+    @property
     def usual_model(self) -> str | None:
         """The model of a text; None for rows of features."""
         return TEXT_MODEL if any(column.role == "text" for column in self.inputs) else None

@@ -20,9 +20,10 @@ from fedloom.core.task import FederationView
 from fedloom.data.input_plan import InputPlan
 from fedloom.data.media.image_plan import ImagePlan
 from fedloom.data.media.sound_plan import SoundPlan
+from fedloom.data.sequences.sequence_plan import SequencePlan
 from fedloom.data.tables.column_plan import ColumnPlan
 
-StoredPlan = ColumnPlan | ImagePlan | SoundPlan
+StoredPlan = ColumnPlan | ImagePlan | SoundPlan | SequencePlan
 """The classes of plans, of which the fields of each fit no other: a plan is read back as what it was."""
 SampleColumns = Mapping[str, Tensor]
 """Some samples as plain tensors by name: inputs ``x`` (or ``x/NAME``) and targets ``y``, or the parts of a graph."""
