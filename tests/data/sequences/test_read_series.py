@@ -42,7 +42,11 @@ def test_rows_of_a_series_are_a_sample_in_the_order_of_their_column(tmp_path):
     [
         ({2: "v0,1,x,a,s0"}, {}, "a.csv: column 'pulse', row 2: 'x' is not a number: correct it"),
         ({2: "v0,1,,a,s0"}, {}, "a.csv: column 'pulse', row 2: the cell is empty"),
-        ({2: "v0,1,1,b,s0"}, {}, "column 'label', row 2 is 'b', but another row of 'v0' has another value: give one per visit"),
+        (
+            {2: "v0,1,1,b,s0"},
+            {},
+            "column 'label', row 2 is 'b', but another row of 'v0' has another value: give one per visit",
+        ),
         (
             {2: "v0,1,1,a,s1"},
             {},

@@ -103,9 +103,12 @@ def test_an_npz_file_with_lengths_gives_the_same_by_run_prediction_and_site(tmp_
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda x: x[:3] + [x[3][:, :2]] + x[4:], r"sample 4 has shape \(\d+, 2\), and most others 3 entries along the second axis: give sequences"),
-        (lambda x: x[:3] + [x[3][:0]] + x[4:], "own data: sample 4 has no steps: leave it out"),
-        (lambda x: x[:3] + [x[3] * np.nan] + x[4:], "sample 4, step 1, channel 1 is not a finite number: fill it in"),
+        (
+            lambda x: [*x[:3], x[3][:, :2], *x[4:]],
+            r"sample 4 has shape \(\d+, 2\), and most others 3 entries along the second axis",
+        ),
+        (lambda x: [*x[:3], x[3][:0], *x[4:]], "own data: sample 4 has no steps: leave it out"),
+        (lambda x: [*x[:3], x[3] * np.nan, *x[4:]], "sample 4, step 1, channel 1 is not a finite number: fill it in"),
     ],
 )
 def test_a_sequence_that_does_not_fit_is_named(change, sentence):

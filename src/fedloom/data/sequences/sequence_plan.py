@@ -1,4 +1,4 @@
-"""What is done to sequences of unequal length: one length by padding, and a last channel that says which steps are real.
+"""What is done to sequences of unequal length: one length by padding, and a last channel that says what is real.
 
 A sample is (steps, channels) as users have it, and (channels + 1, steps) as models get it: each channel is standardised
 by the mean and spread of the training samples' real steps, padding is 0 behind the end, and the last channel is 1 at
@@ -8,7 +8,7 @@ there is (``models/sequences.py``).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -61,8 +61,8 @@ class SequencePlan(BaseModel):
         cut = f", of longer ones the first {self.steps} ({self.cut:,} training samples)" if self.cut else ""
         return [
             f"sequences of unequal length: {len(self.mean)} channels{named} and up to {self.steps} steps{cut}",
-            f"models get {len(self.mean) + 1} channels × {self.steps} steps: the last channel is 1 at real steps and 0 at "
-            "padding; means and spreads are those of the training samples' real steps",
+            f"models get {len(self.mean) + 1} channels × {self.steps} steps: the last channel is 1 at real steps and 0 "
+            "at padding; means and spreads are those of the training samples' real steps",
         ]
 
     @property
@@ -200,7 +200,7 @@ def fit_sequences(
     )
 
 
-def checked_sequences(samples: Sequence[np.ndarray], where: str) -> list[np.ndarray]:
+def checked_sequences(samples: Iterable[np.ndarray], where: str) -> list[np.ndarray]:
     """Samples of which each is (steps, channels), has a step and is finite; another one is an error.
 
     Args:
