@@ -117,7 +117,7 @@ def with_sequences(
 
     Args:
         federation: The division; its inputs are replaced.
-        samples: The sequence of each sample.
+        samples: Arrays (steps, channels), in the order of the division's samples.
         where: What an error calls the data.
         settings: What the user says of a table with a row per step.
         channels: The columns of such a table.

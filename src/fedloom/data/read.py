@@ -125,6 +125,7 @@ def read(
     kind: str | None = None,
     classes: int | None = None,
     text: str | Text | Mapping[str, Any] | None = None,
+    dates: Mapping[str, str] | None = None,
     sequences: Sequences | Mapping[str, Any] | None = None,
     client_from: str | None = None,
     file_column: str | None = None,
@@ -157,8 +158,9 @@ def read(
         classes: The number of classes, where the labels do not show it.
         text: The column of a table with sentences, which is then the only input; or a table of settings,
             ``{"column": "review", "words": 5000, "length": 100}``.
-        sequences: What a table with a row per time step is: ``{"series": "visit", "order": "minute"}``. A sample is then
-            a series of rows, and its other columns are channels.
+        dates: How the dates of columns are written, where it is not found by itself: ``{"admitted": "%d/%m/%Y"}``.
+        sequences: What a table with a row per time step is: ``{"series": "visit", "order": "minute"}``. A sample is
+            then a series of rows, and its other columns are channels.
         client_from: A regular expression whose one group finds the client in the path of an image or sound.
         file_column: The column of a table with the paths of images or sounds; by default the first one whose first
             cell is such a path.
@@ -176,7 +178,7 @@ def read(
     }
     if not isinstance(path, str | Path):
         _refuse_settings({**about_files, "sequences": sequences}, "the data are an object in Python")
-        return _read_object(path, target, client, group, ignore, text, kind=kind, classes=classes, **options)
+        return _read_object(path, target, client, group, ignore, text, dates, kind=kind, classes=classes, **options)
     sentences = text_settings(text)
     path = Path(path).expanduser()
     options.setdefault("title", path.name)
@@ -208,8 +210,8 @@ def read(
         how: dict[str, Any] = {"target": target, "client": client, "group": group, "kind": kind, "classes": classes}
         if series is not None:
             return federation_of_series(table, series, columns, kind, classes, test, **options)
-        return federation_of_table(table, own_test=test, text=sentences, **how, **options)
-    _refuse_settings({"sequences": sequences}, f"{path.name} has no columns")
+        return federation_of_table(table, own_test=test, text=sentences, dates=dates, **how, **options)
+    _refuse_settings({"sequences": sequences, "dates": dates}, f"{path.name} has no columns")
     if path.is_dir() or path.suffix.lower() == ".json":
         reader = read_npz_per_client if path.is_dir() and any(path.rglob("*.npz")) else read_leaf
         x, y, holder, test = reader(path)
@@ -239,6 +241,7 @@ def _read_object(
     group: str | None,
     ignore: Sequence[str],
     text: str | Text | Mapping[str, Any] | None,
+    dates: Mapping[str, str] | None,
     **options: Any,
 ) -> Federation:
     """A federation of a frame or a dataset, or of several of them."""
@@ -255,9 +258,10 @@ def _read_object(
         joined.samples.require(list(ignore))
         table = joined.samples.without(ignore)
         how: dict[str, Any] = {"target": target, "client": named, "group": group, "own_test": joined.own_test}
-        made = federation_of_table(table, text=text_settings(text), **how, **options)
-    elif text is not None:
-        raise FedloomError("text= names a column of a table, but these samples are arrays: leave it out.")
+        made = federation_of_table(table, text=text_settings(text), dates=dates, **how, **options)
+    elif text is not None or dates is not None:
+        named = "dates" if text is None else "text"
+        raise FedloomError(f"{named}= names a column of a table, but these samples are arrays: leave it out.")
     else:
         made = from_arrays(**joined.samples, own_test=joined.own_test, **options)
     return replace(made, notes=(*made.notes, *joined.notes))

@@ -95,9 +95,9 @@ class OfOneNumber(NumberMetric):
     """A metric of one of the several numbers that a sample has.
 
     Args:
-        of: The metric.
-        place: Which number.
-        called: What the number is called.
+        of: What is measured of that number alone.
+        place: Its place among the numbers of a sample, from 0.
+        called: What its name ends in.
     """
 
     of: NumberMetric
@@ -127,7 +127,7 @@ def metrics_of_each_number(task: Task, metrics: Sequence[Metric]) -> list[Metric
     """The metrics of each number of a target, where a sample has several; none otherwise.
 
     Args:
-        task: The task.
+        task: What names the numbers.
         metrics: The metrics of all numbers together.
     """
     y, names = task.federation.columns["y"], task.federation.class_names

@@ -88,6 +88,7 @@ class OwnDataBuilder:
             ignore=settings.ignore,
             kind=settings.kind,
             text=settings.text,
+            dates=settings.dates,
             seed=settings.seed,
             test_share=settings.test_share,
             valid_share=settings.valid_share,
@@ -141,7 +142,8 @@ def task_of(
         model: A name of ``fedloom list models``, any module, or a class or function that makes one. Over several
             input columns, a model that takes a dict gets their tensors by name, and any other gets one tensor, joined
             along axis 1. By default ``mlp``; ``lenet-small`` for files of images, ``conv1d`` for files of sounds,
-            ``bag-of-words`` for a text, ``sequence-conv`` for sequences of unequal length and ``tagger`` for a class per token.
+            ``bag-of-words`` for a text, ``sequence-conv`` for sequences of unequal length and ``tagger`` for a class
+            per token.
         name: What the task is called in records and reports.
         objective: A loss and a score of your own, instead of ``loss``.
         loss: A name of ``fedloom list losses``, ``{"name": ..., settings}``, a loss, or a function of outputs and

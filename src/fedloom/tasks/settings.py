@@ -191,6 +191,10 @@ class TaskSection:
                 "--text", DATA, table="fedloom.data.tables.text_column:Text",
                 read="fedloom.data.tables.text_column:text_table"),
     ] = None  # fmt: skip
+    dates: Annotated[
+        Mapping[str, str] | None,
+        Setting("How the dates of columns are written, where it is not found by itself: `{admitted = '%d/%m/%Y'}`."),
+    ] = None
     sequences: Annotated[
         SequencesSpec,
         Setting("What your table with a row per time step is: `{series = 'visit', order = 'minute'}`.",

@@ -57,7 +57,7 @@ def read_object(data: Any, columns: TableColumns, where: str = "") -> Arrays | T
 
     Args:
         data: What ``is_readable`` says yes to.
-        columns: Which columns are what.
+        columns: The keys or columns that are no inputs.
         where: What an error calls it, if not by its class.
     """
     if isinstance(data, DataLoader):
@@ -134,7 +134,7 @@ def arrays_of_huggingface(dataset: Any, names: TableColumns, where: str) -> Arra
 
     Args:
         dataset: One split of a dataset.
-        names: Which columns are what.
+        names: The columns that are no inputs.
         where: What an error calls it.
     """
     named = {names.target, names.client, names.group, *names.ignore}

@@ -6,7 +6,7 @@ is fitted on the training rows, and then all rows are encoded with it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -39,6 +39,7 @@ def federation_of_table(
     classes: int | None = None,
     own_test: np.ndarray | None = None,
     text: Text | None = None,
+    dates: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Federation:
     """The federation of a table's rows.
@@ -51,6 +52,7 @@ def federation_of_table(
         classes: The number of classes, where the labels do not show it.
         own_test: Whether each row belongs to the test part of its client.
         text: The column of sentences that is the only input, where there is one.
+        dates: How the dates of columns are written, where it is not found by itself: ``{"admitted": "%d/%m/%Y"}``.
         **options: Options of ``from_arrays``: partition, clients, seed, the shares and the title.
     """
     names = target_columns(table, target)
@@ -83,7 +85,7 @@ def federation_of_table(
     elif text is not None:
         plan = fit_text(table, inputs, text, train)
     else:
-        plan = fit_columns(table, inputs, train)
+        plan = fit_columns(table, inputs, train, dates)
     fitted = f"medians and levels are those of the {len(train):,} training samples, which also standardise numbers"
     if text is not None:
         fitted = f"its words are those of {text.vocabulary or f'the {len(train):,} training samples'}"

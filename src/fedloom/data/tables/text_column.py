@@ -29,7 +29,7 @@ class Text:
     """A column of sentences (``task.text``).
 
     Args:
-        column: The column.
+        column: The only input of the table.
         words: How many words are known, the most frequent ones of the training rows.
         length: How many tokens of a text are read, its first ones.
         vocabulary: A file with the known words, one per line, in place of those of the training rows.
@@ -98,7 +98,7 @@ def read_vocabulary(path: Path) -> tuple[str, ...]:
     """The words of a file, one per line, as the tokenizer makes them.
 
     Args:
-        path: The file.
+        path: A text file in UTF-8; empty lines count for nothing.
     """
     if not path.is_file():
         raise FedloomError(f"text: the vocabulary {path} does not exist: give a file with a word per line.")
