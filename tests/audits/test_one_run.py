@@ -66,12 +66,19 @@ def test_what_a_secure_sum_leaves_visible_is_guessed_as_well(task):
     assert (found.scores != 0).all()
 
 
+@pytest.mark.parametrize("method", ["scaffold", "fedrep"])
+def test_methods_that_send_other_names_or_parts_of_a_model_are_guessed_too(task, method):
+    found = audit_in_one_run(task, method, canaries=50, **PRIVATE)
+    assert found.holds
+    assert (found.scores != 0).all()
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
         ({"sample_privacy": None}, "this run has none: give sample_privacy"),
         ({"adversary": "signflipping"}, "leave out adversary"),
-        ({"method": "scaffold"}, "saw no model of a client come back"),
+        ({"method": "local"}, "reads what clients send, and local sends nothing"),
     ],
 )
 def test_what_cannot_be_audited_is_refused_in_a_sentence(task, settings, words):

@@ -147,8 +147,6 @@ def _changes(wave: Wave, replies: Replies) -> Iterator[tuple[str, Tensor, Tensor
             start = start_of_model(kind, name, message, replies.tensors)
         if start is None or tensor.dim() != 2 or (summed and start.dim() > 1):
             continue  # no weights, or a sum of changes of different models, which has no start
-        if start.dim() > 1 and wave.from_server is not None:
-            continue  # clients hand models to each other, and the server does not see what they got
         start = start.float()
         yield name, start, tensor.double() if isinstance(kind, Update) else tensor.double() - start.double()
 

@@ -30,6 +30,7 @@ from fedloom.audits.planted_canaries import PlantedCanaries, plant_canaries
 from fedloom.audits.updates_of_run import LookingServer
 from fedloom.config.method_spec import Method, method_from
 from fedloom.config.resolve import resolve
+from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact
 from fedloom.core.message import Replies, Wave
@@ -40,6 +41,7 @@ from fedloom.privacy.sampling import sampling_rate
 from fedloom.rounds.loop import is_over, play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.runs.prepare import prepare
+from fedloom.runs.run import method_section
 from fedloom.training.threads import single_thread
 
 DELTAS = tuple(float(delta) for delta in np.geomspace(1e-5, 0.8, 12))
@@ -175,8 +177,9 @@ class CanaryServer(LookingServer):
         asked = torch.cat([canaries.order[mine], others[:room]])
         steps = -sample_gradients(planted.visible, update.row, asked).double()
         steps = steps / torch.linalg.vector_norm(steps, dim=1, keepdim=True).clamp(min=self.clip)
+        steps = update.take_sent(steps)
         metric = Whitening.of_gradients(steps, self.ridge[list(update.clients)].sum())
-        self.scores[mine] += metric.cosines(steps[: len(mine)], update.trained)
+        self.scores[mine] += metric.cosines(steps[: len(mine)], update.take_sent(update.trained))
 
 
 def audit_in_one_run(
@@ -198,8 +201,9 @@ def audit_in_one_run(
     """
     if "adversary" in settings:
         raise FedloomError("audit_in_one_run has a server that looks: leave out adversary.")
-    values = {**settings, "eval_every": 0}
-    planned = prepare(task, method_from(method), resolve(values)).config
+    algorithm = method_from(method)
+    values = {**settings, "method": method_section(algorithm), "eval_every": 0}
+    planned = prepare(task, algorithm, resolve(values)).config
     privacy = planned.sample_privacy
     if privacy is None:
         raise FedloomError(
@@ -212,7 +216,7 @@ def audit_in_one_run(
     server = CanaryServer(
         planted=planted, ridge=RIDGE * privacy.multiplier**2 / rates, clip=privacy.clip, scores=scores
     )
-    uses = _play(planted, method, {**values, "adversary": server})
+    uses = _play(planted, algorithm, {**values, "adversary": server})
     if not scores.any():
         raise FedloomError("the server of this run saw no model of a client come back: choose fedavg or fedprox.")
     ledger = SampleLedger(privacy.multiplier, privacy.delta, planned.local.batch_size)
@@ -220,9 +224,9 @@ def audit_in_one_run(
     return judge_scores(SpentPrivacy(ledger, sizes, uses), scores.numpy(), coins, confidence)
 
 
-def _play(planted: PlantedCanaries, method: Method, values: Mapping[str, Any]) -> list[int]:
+def _play(planted: PlantedCanaries, algorithm: Algorithm, values: Mapping[str, Any]) -> list[int]:
     """Play a run to its end, and return how often each client used its noise."""
-    run = prepare(planted.visible, method_from(method), resolve(values)).composition
+    run = prepare(planted.visible, algorithm, resolve(values)).composition
     run = replace(run, task=planted.task)  # only now: a run is not prepared with samples that are not numbers
     state, engine = initial_state(run), Inline(run.runtime())
     with single_thread():

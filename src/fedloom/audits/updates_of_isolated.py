@@ -75,8 +75,11 @@ def updates_of_isolated(
         raise FedloomError(f"updates_of_isolated: there is no client {victim} to isolate.")
     server = IsolatingServer(victim=victim)
     history = run(task, method, adversary=server, **settings)
-    if not server.seen:
-        raise FedloomError("the server of this run saw no model come back: choose a method that sends models.")
     if not any(victim in one.clients for one in server.seen):
         raise FedloomError(f"the server of this run saw no model of client {victim}: name one that takes part.")
+    if not server.models:
+        raise FedloomError(
+            "clients of this run send no whole model, so that a server has none of the victim's own to send: choose a "
+            "method that sends models."
+        )
     return server.seen, history

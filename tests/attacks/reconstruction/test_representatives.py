@@ -113,3 +113,9 @@ def test_what_cannot_be_asked_is_refused(task):
     other = fl.task("digits", clients=4, model="logistic")
     with pytest.raises(FedloomError, match="sought with the task's model, and clients of this run have others"):
         client_representatives(other, updates_of_run(task, "fedavg", **ONE_STEP)[0], own)
+
+
+def test_a_part_of_a_model_is_refused(task):
+    seen, _ = updates_of_run(task, "fedrep", **ONE_STEP)
+    with pytest.raises(FedloomError, match="clients of this run send a part of it"):
+        client_representatives(task, seen, task.federation.global_test, **QUICK)

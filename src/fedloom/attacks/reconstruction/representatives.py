@@ -130,6 +130,8 @@ def check_representatives(task: Task, updates: Sequence[Seen]) -> None:
         )
     if any(update.row.numel() != task.layout.width for update in updates):
         raise FedloomError("representatives are sought with the task's model, and clients of this run have others.")
+    if any(update.columns is not None for update in updates):
+        raise FedloomError("representatives are sought in a whole model, and clients of this run send a part of it.")
     if any(update.of_sum for update in updates):
         raise FedloomError("a secure sum shows what all of its clients have, and no single one can be rebuilt from it.")
 
