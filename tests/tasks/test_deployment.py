@@ -17,6 +17,7 @@ from fedloom.rounds.jobs import Job
 from fedloom.runs.prepare import prepare
 from support import phones
 from support.local_transport import NAMES, Local, Plan, quick, simulate
+from support.media_files import write_pitches, write_stripes
 from support.site_tasks import blueprint_of, check_refused, south, write_image
 from support.small_tables import write_rows
 
@@ -276,7 +277,8 @@ def test_an_unreadable_image_is_named(digits, tmp_path):
     whole = (tmp_path / "album" / "7" / "1.png").read_bytes()
     for content in (b"", b"no image", whole[:60], whole[:40] + b"????" + whole[44:]):
         (tmp_path / "album" / "7" / "1.png").write_bytes(content)
-        check_refused(digits, south("album"), tmp_path, "album/7/1.png is not a readable image")
+        said = "is not a readable image" if content else "is empty"
+        check_refused(digits, south("album"), tmp_path, f"album/7/1.png {said}")
 
 
 @pytest.mark.usefixtures("album")
@@ -390,3 +392,19 @@ def test_a_table_is_refused_where_the_task_has_columns(phone_plan, tmp_path):
     write_rows(tmp_path / "mine.csv", HEADER, ROWS)
     reason = "mine.csv: the task has the input columns accelerometer, gyroscope: give an .npz file"
     check_refused(phone_plan("fedavg").blueprint, south("mine.csv"), tmp_path, reason)
+
+
+# -- files
+
+
+@pytest.mark.usefixtures(quick.__name__)
+@pytest.mark.parametrize("write", [write_stripes, write_pitches])
+def test_sites_with_files_give_the_simulators_bytes(write, tmp_path):
+    path = write(tmp_path / "mine")
+    local = {"epochs": 1, "batch_size": 8, "lr": 0.05}
+    plan = Plan.of("fedavg", task={"name": "own", "path": str(path)}, local=local)
+    played, simulated = Local(plan, tmp_path).play(), simulate(plan)
+    assert torch.equal(played.row, simulated.row)
+    assert not torch.equal(played.row, plan.blueprint.initial)
+    task = plan.blueprint.site_task(south("mine/bob"), tmp_path)
+    assert task.federation.columns["x"].shape[1:] == plan.blueprint.schema.shape

@@ -120,8 +120,10 @@ def read_header(path: Path, where: str) -> ImageHeader:
         path: The file.
         where: What an error calls it.
     """
+    from PIL import Image
+
     with open_image(path, where) as image:
-        turned = image.getexif().get(ORIENTATION, 1) in TURNED
+        turned = Image.Image.getexif(image).get(ORIENTATION, 1) in TURNED  # a PNG's own method decodes all of it
         height, width = (image.width, image.height) if turned else (image.height, image.width)
         grey = image.mode in GREYS or (image.mode == "P" and _has_grey_palette(image))
         return ImageHeader(height, width, grey)

@@ -132,7 +132,7 @@ def _targets(path: Path, table: Table, names: Sequence[str], kind: str | None, c
     if kind not in (None, "classes") or classes is not None:
         raise FedloomError(f"{path.name}: its sub-folders are the classes: leave kind and classes out.")
     texts = table.texts(names[0], "class")
-    found = sorted(set(texts.tolist()), key=lambda name: (not name.isdigit(), name.zfill(12)))
+    found = sorted(set(texts.tolist()), key=lambda name: (0, name.zfill(12)) if name.isdigit() else (1, name))
     if len(found) < 2:
         raise FedloomError(f"{path.name}: all files are in folders called '{found[0]}': there is nothing to learn.")
     place = {name: number for number, name in enumerate(found)}
