@@ -14,7 +14,7 @@ from torch import Tensor
 TargetKind = Literal["classes", "number", "labels", "tokens"]
 TARGET_KINDS: dict[TargetKind, str] = {
     "classes": "one class per sample",
-    "number": "a number, or several, per sample (regression)",
+    "number": "a number per sample, or several (regression)",
     "labels": "any number of labels per sample",
     "tokens": "a class per token of a sequence",
 }
