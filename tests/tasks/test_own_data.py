@@ -18,6 +18,7 @@ from fedloom.core.inputs import input_columns
 from fedloom.deploy.new_samples import read_new_samples
 from fedloom.deploy.saved_model import SavedModel, model_at
 from fedloom.deploy.settings import SiteData, SiteSettings
+from support.local_transport import Local, Plan, simulate
 from support.site_tasks import blueprint_of
 
 SITES = ("north", "east", "south")
@@ -167,3 +168,11 @@ def test_a_site_makes_the_inputs_that_the_training_had(kind: Kind, path: Path, m
     own = torch.cat([task.federation.train[2], task.federation.test[2]]).sort().values
     assert torch.equal(task.inputs(own), made.inputs(torch.tensor(places)))
     assert torch.equal(task.targets(own), made.targets(torch.tensor(places)))
+
+
+def test_a_deployment_gives_the_simulators_bytes(kind: Kind, path: Path, tmp_path: Path) -> None:
+    local = {"epochs": 1, "batch_size": 8, "lr": 0.05}
+    plan = Plan.of("fedavg", task={"name": "own", **settings(kind, path), "clients": 3}, local=local)
+    played, simulated = Local(plan, tmp_path).play(), simulate(plan)
+    assert torch.equal(played.row, simulated.row)
+    assert not torch.equal(played.row, plan.blueprint.initial)
