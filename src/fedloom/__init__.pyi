@@ -201,9 +201,11 @@ from fedloom.tasks.settings import (
     ImagesSpec,
     ModelSpec,
     PartitionSpec,
+    SequencesSpec,
     ServerSetSpec,
     SoundsSpec,
     StreamSpec,
+    TextSpec,
     WithholdSpec,
 )
 
@@ -581,6 +583,9 @@ def task(
     drift: DriftSpec = ...,
     options: Mapping[str, Any] = ...,
     kind: Literal["classes", "number", "labels", "tokens"] | None = ...,
+    text: TextSpec = ...,
+    dates: Mapping[str, str] | None = ...,
+    sequences: SequencesSpec = ...,
     loss: LossSpec = ...,
     metrics: MetricSpecs = ...,
     seed: int | None = ...,
@@ -622,6 +627,10 @@ def task(
         options: Settings that only this kind of task has.
         kind: What the targets of your own data are: classes, number, labels or tokens. By default what their
             values show.
+        text: The column of your table with sentences, the only input; or ``{column = 'review', words = 5000}``.
+        dates: How the dates of columns are written, where it is not found by itself: ``{admitted =
+            '%d/%m/%Y'}``.
+        sequences: What your table with a row per time step is: ``{series = 'visit', order = 'minute'}``.
         loss: What models are trained by: a loss of ``fedloom list losses``, or my_file.py:my_loss. By default
             the usual one of the targets.
         metrics: What models are measured by, of ``fedloom list metrics``; the first is the score in tables and

@@ -99,11 +99,12 @@ class Federation:
         train: The positions of each client's training samples.
         test: The positions of each client's test samples.
         valid: The positions of each client's validation samples.
-        classes: The number of classes or labels that the targets name; 1 where targets are numbers.
+        classes: The number of classes or labels that the targets name; where targets are numbers, how many a sample
+            has.
         global_test: The positions of the global test set, which an evaluation-only node holds.
         communal: The positions of samples that the server and all clients may see.
         names: The clients' names; without them clients are numbered.
-        class_names: The names of the classes.
+        class_names: The names of the classes, of the labels, or of the numbers of a sample, where it has several.
         title: What the federation is called in figures.
         withheld: A class, and the clients from whose train and validation parts it was removed.
         later: Concept drift: pairs of a round and the federation from that round on.
@@ -162,7 +163,7 @@ class Federation:
         sizes = [f"{len(part.order):,} {name}" for name, part in parts.items() if len(part.order)]
         sizes += [f"{len(self.global_test):,} global test"] if len(self.global_test) else []
         title = f" {self.title}" if self.title else ""
-        word = "labels" if target_kind(self.columns["y"]) == "labels" else "classes"
+        word = {"labels": "labels", "number": "numbers"}.get(target_kind(self.columns["y"]), "classes")
         classes = f", {self.classes} {word}" if self.classes > 1 else ""
         return f"<Federation{title}: {self.clients:,} clients, {' + '.join(sizes)} samples{classes}>"
 

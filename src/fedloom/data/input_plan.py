@@ -61,6 +61,11 @@ class InputPlan(Protocol):
         ...
 
     @property
+    def reads_npz(self) -> bool:
+        """Whether ``read_table`` reads an NPZ file; otherwise the arrays of such a file are inputs as they are."""
+        ...
+
+    @property
     def is_plain(self) -> bool:
         """Whether the names of the columns say all that a schema needs."""
         ...

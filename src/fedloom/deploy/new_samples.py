@@ -55,11 +55,11 @@ def read_new_samples(paths: Sequence[Path], saved: SavedModel) -> NewSamples:
     first, several = paths[0], [column.name for column in saved.schema.inputs]
     if several and (len(paths) > 1 or first.suffix.lower() != ".npz"):
         raise FedloomError(f"this model needs the input columns {', '.join(several)}: give one .npz file with them.")
-    if len(paths) == 1 and is_table(first):
+    plan = saved.schema.input_plan
+    if len(paths) == 1 and (is_table(first) or (plan is not None and plan.reads_npz)):
         return _table(first, saved)
     if len(paths) == 1 and first.suffix.lower() == ".npz":
         return _arrays(first, saved)
-    plan = saved.schema.input_plan
     if plan is None or not plan.endings:
         also = "beside others " if len(paths) > 1 else ""
         raise FedloomError(
@@ -86,7 +86,7 @@ def _table(path: Path, saved: SavedModel) -> NewSamples:
     _check_header(list(table.columns), plan, saved, path.name)
     x = fractions(plan.encode(table), saved.schema)
     labelled, targets = _table_targets(table, saved)
-    source = f"have a label in column '{saved.target}'"
+    source = f"have a label in column{'s' if len(saved.target.split(',')) > 1 else ''} '{saved.target}'"
     return _new_samples({"x": x}, labelled, targets, source, saved, path.name)
 
 

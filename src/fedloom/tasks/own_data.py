@@ -27,7 +27,11 @@ from fedloom.data.media.medium import medium_of
 from fedloom.data.partition.partitioner import complete_partition, partitioner
 from fedloom.data.public_arrays import IN_MEMORY
 from fedloom.data.read import read
+from fedloom.data.sequences.sequence_plan import SEQUENCE_MODEL, has_lengths
+from fedloom.data.sequences.sequence_settings import Sequences
+from fedloom.data.tables.column_plan import TEXT_MODEL
 from fedloom.data.tables.table_columns import TableColumns
+from fedloom.data.tables.text_column import text_settings
 from fedloom.data.targets import target_units
 from fedloom.losses.make_objective import LossSpec, complete_loss, make_objective
 from fedloom.metrics.make_metrics import MetricSpecs, complete_metrics, with_metrics
@@ -42,7 +46,7 @@ from fedloom.tasks.input_columns import TAGGER, fit_inputs, with_vocabulary
 from fedloom.tasks.transforms import Normalise
 
 DEFAULT_MODEL = "mlp"
-OF_FILES = ("client_from", "file_column", "skip_unreadable", "images", "sounds")
+OF_FILES = ("sequences", "client_from", "file_column", "skip_unreadable", "images", "sounds")
 """Arguments of ``fl.read`` about data whose samples are files, which a config calls the same."""
 COLUMNS = {"client": "client_column", "group": "group_column"}
 """Arguments of ``fl.read`` that a config calls otherwise."""
@@ -83,6 +87,8 @@ class OwnDataBuilder:
             partition=settings.partition,
             ignore=settings.ignore,
             kind=settings.kind,
+            text=settings.text,
+            dates=settings.dates,
             seed=settings.seed,
             test_share=settings.test_share,
             valid_share=settings.valid_share,
@@ -102,8 +108,12 @@ def _usual_model(settings: TaskSettings) -> str:
     """The model where the user names none: it follows from what the samples are, before they are read."""
     if settings.kind == "tokens":
         return TAGGER
+    if settings.text is not None:
+        return TEXT_MODEL
     if settings.model is not None or settings.path is None:
         return DEFAULT_MODEL
+    if settings.sequences is not None or has_lengths(Path(settings.path).expanduser()):
+        return SEQUENCE_MODEL
     columns = TableColumns(settings.target, settings.client_column, settings.ignore, settings.group_column)
     medium = medium_of(Path(settings.path).expanduser(), columns, settings.file_column)
     return DEFAULT_MODEL if medium is None else medium.usual_model
@@ -131,8 +141,9 @@ def task_of(
         federation: The clients' data, for instance from ``fl.from_arrays`` or ``fl.read``.
         model: A name of ``fedloom list models``, any module, or a class or function that makes one. Over several
             input columns, a model that takes a dict gets their tensors by name, and any other gets one tensor, joined
-            along axis 1. By default ``mlp``; ``lenet-small`` for files of images, ``conv1d`` for files of sounds, and
-            ``tagger`` for a class per token.
+            along axis 1. By default ``mlp``; ``lenet-small`` for files of images, ``conv1d`` for files of sounds,
+            ``bag-of-words`` for a text, ``sequence-conv`` for sequences of unequal length and ``tagger`` for a class
+            per token.
         name: What the task is called in records and reports.
         objective: A loss and a score of your own, instead of ``loss``.
         loss: A name of ``fedloom list losses``, ``{"name": ..., settings}``, a loss, or a function of outputs and
@@ -221,7 +232,8 @@ def _settings(federation: Federation, settings: TaskSettings) -> tuple[TaskSetti
     read_with["ignore"] = list(read_with.get("ignore", ()))
     if not isinstance(read_with.get("target", ""), str):
         read_with["target"] = ",".join(read_with["target"])
-    for name, kind in (("images", Images), ("sounds", Sounds)):
+    read_with["text"] = text_settings(read_with.get("text"))
+    for name, kind in (("images", Images), ("sounds", Sounds), ("sequences", Sequences)):
         if read_with.get(name) is not None:
             read_with[name] = validate(kind, read_with[name], name)
     known = {key: value for key, value in read_with.items() if hasattr(settings, key)}

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from fedloom.data.changes.withheld_class import Withhold
     from fedloom.data.media.media_settings import Images, Sounds
     from fedloom.data.partition.base import Partitioner
+    from fedloom.data.sequences.sequence_settings import Sequences
+    from fedloom.data.tables.text_column import Text
     from fedloom.losses.make_objective import LossSpec
     from fedloom.metrics.make_metrics import MetricSpecs
     from fedloom.models.user_model import Maker
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
     ServerSetSpec = float | ServerSet | Mapping[str, Any] | None
     StreamSpec = ClassStream | Mapping[str, Any] | None
     WithholdSpec = Withhold | Mapping[str, Any] | None
+    SequencesSpec = Sequences | Mapping[str, Any] | None
+    TextSpec = str | Text | Mapping[str, Any] | None
     DriftSpec = Drift | Mapping[str, Any] | None
     ImagesSpec = Images | Mapping[str, Any] | None
     SoundsSpec = Sounds | Mapping[str, Any] | None
@@ -44,7 +48,7 @@ else:  # the same types as far as they can be told without importing torch; buil
     ModelSpec = str | Callable[..., Any] | None
     Columns = list[str]
     LossSpec = MetricSpecs = ModelTable = CommunalSpec = ServerSetSpec = StreamSpec = WithholdSpec = DriftSpec = Any
-    ImagesSpec = SoundsSpec = Any
+    ImagesSpec = SoundsSpec = TextSpec = SequencesSpec = Any
 
 DEFAULT_TASK = "digits"
 DATA = "The data"
@@ -180,6 +184,21 @@ class TaskSection:
         Literal["classes", "number", "labels", "tokens"] | None,
         Setting("What the targets of your own data are: classes, number, labels or tokens.", "--kind", DATA,
                 usual="what their values show"),
+    ] = None  # fmt: skip
+    text: Annotated[
+        TextSpec,
+        Setting("The column of your table with sentences, the only input; or `{column = 'review', words = 5000}`.",
+                "--text", DATA, table="fedloom.data.tables.text_column:Text",
+                read="fedloom.data.tables.text_column:text_table"),
+    ] = None  # fmt: skip
+    dates: Annotated[
+        Mapping[str, str] | None,
+        Setting("How the dates of columns are written, where it is not found by itself: `{admitted = '%d/%m/%Y'}`."),
+    ] = None
+    sequences: Annotated[
+        SequencesSpec,
+        Setting("What your table with a row per time step is: `{series = 'visit', order = 'minute'}`.",
+                table="fedloom.data.sequences.sequence_settings:Sequences"),
     ] = None  # fmt: skip
     loss: Annotated[
         LossSpec,

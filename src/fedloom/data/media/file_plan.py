@@ -40,6 +40,11 @@ class FilePlan(BaseModel):
         raise NotImplementedError
 
     @property
+    def reads_npz(self) -> bool:
+        """No: it reads files and tables of their paths."""
+        return False
+
+    @property
     def endings(self) -> tuple[str, ...]:
         """The endings of such files."""
         raise NotImplementedError

@@ -6,7 +6,7 @@ is fitted on the training rows, and then all rows are encoded with it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from fedloom.data.tables.client_columns import suggest_client_column
 from fedloom.data.tables.fit_columns import fit_columns, fit_words
 from fedloom.data.tables.table_targets import rows_with_targets, table_targets, tagged_column, target_columns
 from fedloom.data.tables.tables import Table
+from fedloom.data.tables.text_column import Text, fit_text
 from fedloom.data.targets import Targets
 
 USUAL_CLIENT = "client"
@@ -37,6 +38,8 @@ def federation_of_table(
     kind: str | None = None,
     classes: int | None = None,
     own_test: np.ndarray | None = None,
+    text: Text | None = None,
+    dates: Mapping[str, str] | None = None,
     **options: Any,
 ) -> Federation:
     """The federation of a table's rows.
@@ -48,6 +51,8 @@ def federation_of_table(
         kind: The kind of target; None to choose it from the values.
         classes: The number of classes, where the labels do not show it.
         own_test: Whether each row belongs to the test part of its client.
+        text: The column of sentences that is the only input, where there is one.
+        dates: How the dates of columns are written, where it is not found by itself: ``{"admitted": "%d/%m/%Y"}``.
         **options: Options of ``from_arrays``: partition, clients, seed, the shares and the title.
     """
     names = target_columns(table, target)
@@ -57,6 +62,12 @@ def federation_of_table(
             raise FedloomError(
                 f"{table.where}: the column '{column}' is the target and also names the {role}, so that each {role} "
                 f"would have one target: name another {role} column."
+            )
+    if text is not None:
+        table.require([text.column])
+        if text.column in {*names, client, group}:
+            raise FedloomError(
+                f"{table.where}: the text '{text.column}' is also the target, client or group: name one."
             )
     there, left_out = rows_with_targets(table, names)
     table, own_test = table.rows(there), None if own_test is None else own_test[there]
@@ -71,9 +82,13 @@ def federation_of_table(
     train = federation.train.order.numpy()
     if targets.kind == "tokens":
         plan = fit_words(table, tagged_column(table, inputs, names[0]), train)
+    elif text is not None:
+        plan = fit_text(table, inputs, text, train)
     else:
-        plan = fit_columns(table, inputs, train)
+        plan = fit_columns(table, inputs, train, dates)
     fitted = f"medians and levels are those of the {len(train):,} training samples, which also standardise numbers"
+    if text is not None:
+        fitted = f"its words are those of {text.vocabulary or f'the {len(train):,} training samples'}"
     notes = [targets.note, *([left_out] if left_out else []), *plan.lines, *([fitted] if plan.is_fitted else [])]
     notes += federation.notes
     columns = {**federation.columns, "x": torch.from_numpy(np.ascontiguousarray(plan.encode(table)))}

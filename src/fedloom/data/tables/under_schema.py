@@ -45,7 +45,9 @@ def read_under_schema(path: Path, schema: DataSchema, columns: TableColumns, ski
         columns: The columns of a table, or for ``group`` the array of an NPZ file, that are not inputs.
         skip_unreadable: Whether images and sounds that cannot be read are left out, instead of an error.
     """
-    if path.suffix.lower() == ".npz":
+    plan = schema.input_plan
+    by_plan = plan is not None and plan.reads_npz
+    if path.suffix.lower() == ".npz" and not by_plan:
         names, group = [column.name for column in schema.input_columns], columns.group
         arrays = read_arrays(path, [*names, "y", *([] if group is None else [group])], [])
         inputs = {name: arrays[name] for name in names}
@@ -55,12 +57,11 @@ def read_under_schema(path: Path, schema: DataSchema, columns: TableColumns, ski
     if schema.inputs:
         listed = ", ".join(column.name for column in schema.inputs)
         raise FedloomError(f"{path.name}: the task has the input columns {listed}: give an .npz file with these and y.")
-    if not path.is_dir() and not is_table(path):
+    if not path.is_dir() and not is_table(path) and not by_plan:
         raise FedloomError(
             f"{path.name}: '{path.suffix.lower()}' files are not supported: give a .csv, .tsv, .npz or .parquet file, "
             "or a folder of images or sounds."
         )
-    plan = schema.input_plan
     if plan is None:
         if path.is_dir() or len(schema.shape) != 1:
             called = "a folder" if path.is_dir() else "a table"
