@@ -67,7 +67,7 @@ def bare(task: Task, epochs: int) -> Callable[[], object]:
 
 def ours(task: Task, execution: str, epochs: int) -> Callable[[], object]:
     """The same through Fedloom's cohorts."""
-    chosen = decide(task, execution, BATCH)
+    chosen = decide(task, execution, LocalWork(batch_size=BATCH))
     trainer = LocalTrainer(task, chosen.name)
     setting = RunSetting(LocalWork(lr=RATE, batch_size=BATCH, epochs=epochs), 0, 1)
     row = task.initial_row()
@@ -174,7 +174,7 @@ def main() -> None:
         if options.only not in case:
             continue
         task, epochs = make(), 5 if case.startswith("mlp") and not options.quick else 1
-        chosen: Execution = decide(task, "auto", BATCH)
+        chosen: Execution = decide(task, "auto", LocalWork(batch_size=BATCH))
         contenders: Contenders = {"bare torch": bare(task, epochs), "auto": ours(task, "auto", epochs)}
         if not options.quick:  # compiling takes longer than everything else together
             others = ("vectorised",) if chosen.name == "loop" else ("loop", "compiled")

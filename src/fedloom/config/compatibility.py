@@ -92,7 +92,7 @@ def parts_of(
     for part in (*config.aggregation.members, *config.channel, *config.prediction, config.adversary):
         if part is not None:
             yield NamedPart.of(part)
-    for key in ("server_optimizer", "downlink", "federated_dropout", "sample_privacy"):
+    for key in ("local", "server_optimizer", "downlink", "federated_dropout", "sample_privacy"):
         if getattr(config, key) is not None:
             yield NamedPart.of(getattr(config, key), key)
     if config.weight_by == "steps":

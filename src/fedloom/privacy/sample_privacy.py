@@ -44,6 +44,7 @@ class SamplePrivacy:
         Fact.BLIND_DRAW: "does not protect what a selector looks at: use selection random or poisson",
         Fact.SAME_WEIGHTS: "adds noise to all weights, also to those that a client did not get: leave out one",
         Fact.SEPARATE_SAMPLES: "clips the gradient of each sample: use a task with independent samples",
+        Fact.KNOWN_STEPS: "counts one draw of samples for each step, and makes the steps of all clients together",
         Fact.CONSTANT_DATA: "counts draws from the same samples in all rounds: leave out task.drift",
         Fact.SCORES_STAY: SCORES,
     }

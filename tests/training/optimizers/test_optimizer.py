@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from fedloom.core.local_work import LocalWork
-from fedloom.training.optimizer import Optimizer, clip_
+from fedloom.training.gradients import clip_
+from fedloom.training.optimizers.make import make_optimizer as Optimizer
 
 CASES = {
     "sgd": (LocalWork(lr=0.1), lambda p: torch.optim.SGD(p, lr=0.1)),
