@@ -16,6 +16,7 @@ from fedloom.core.network import Loss
 from fedloom.core.trainer import GivenToLoss, TrainingRequest, given_of
 from fedloom.training.accumulation import Batch, add_gradients, batches_of_step
 from fedloom.training.batches import Assignment, interleave
+from fedloom.training.chain_pass import ChainGradients
 from fedloom.training.cycle_memory import CycleMemory
 from fedloom.training.functional_network import FunctionalNetwork
 from fedloom.training.gradients import add_affine_pull
@@ -31,6 +32,10 @@ if TYPE_CHECKING:
     from fedloom.training.local_trainer import LocalTrainer
 
 
+Chain = tuple[Sequence[Operation], ChainGradients]
+"""The operations of a chain of layers, and what takes their gradients; empty for other models."""
+
+
 def train_vectorised(
     trainer: LocalTrainer, request: TrainingRequest, assignments: list[Assignment], rates: Tensor | None
 ) -> tuple[Tensor, Tensor]:
@@ -43,6 +48,7 @@ def train_vectorised(
     given = {name: trainer.layout.pieces(rows) for name, rows in request.given_to_pull.items()} if pulls else {}
     seen = request.given_to_loss(trainer.layout) if request.has_own_loss else {}
     aims = [(aim, trainer.moving(request, aim)) for aim in request.loss_steps]
+    chains = [_chain(trainer, request, moving, stacks) for _, moving in aims]
     optimizers = [make_optimizer(request.work, request.lr, [stacks[name] for name in moving]) for _, moving in aims]
     memory = CycleMemory(request.cycle, {name: stacks[name] for name in aims[0][1]})
     keys, augmenters = trainer.keys(request), trainer.augmenters(request)
@@ -55,7 +61,7 @@ def train_vectorised(
         whole_x = trainer.batch(request, step, augmenters)
         lrs: tuple[Rate, ...] = request.lrs if rates is None else (rate_of_step(rates, step.rows, turns),)
         turns[cut] += 1
-        for (aim, moving), optimizer in zip(aims, optimizers, strict=True):
+        for (aim, moving), optimizer, chain in zip(aims, optimizers, chains, strict=True):
             piece = {name: stack[cut] for name, stack in stacks.items()}
             part = optimizer.part(step.rows)
             piece.update(zip(moving, part.values, strict=True))
@@ -70,7 +76,7 @@ def train_vectorised(
                 memory.before(part.values)
                 some = {name: stack if len(stack) == 1 else stack[cut] for name, stack in fixed.items()}
                 batch = (x, y, mask, noise, done[cut])
-                _step(trainer, request, aim.loss, moving, piece, part, anchor, extra, own, some, batch)
+                _step(trainer, request, aim.loss, moving, chain, piece, part, anchor, extra, own, some, batch)
                 memory.settle(number, part.values, cut)
                 done[cut] += 1
             if not isinstance(step.rows, int):  # indexing by a list copied the rows; a slice would be a view
@@ -86,6 +92,7 @@ def _step(
     request: TrainingRequest,
     own_loss: Loss | None,
     moving: list[str],
+    chain: Chain,
     stacks: dict[str, Tensor],
     optimizer: Optimizer,
     received: dict[str, Tensor],
@@ -106,15 +113,13 @@ def _step(
     def task_loss(outputs: Tensor) -> Tensor:
         return _sum_of_means(*task_losses(outputs, y, mask))
 
-    chain = _chain(trainer, request) if own_loss is None else None
-    if chain is not None and isinstance(x, Tensor) and not isinstance(optimizer.lr, Tensor):
+    (operations, taken), is_chain = chain, bool(chain[0]) and own_loss is None
+    if is_chain and isinstance(x, Tensor) and not isinstance(optimizer.lr, Tensor) and _is_in_place(work):
         puller = pull if request.pull is not None and not constants else None
-        sgd = InPlaceSGD(optimizer.lr, work.decay + request.slope, constants, puller, frozenset(moving))
-        sgd.descend(chain, stacks, x, keys, task_loss)
+        sgd = InPlaceSGD(frozenset(moving), optimizer.lr, work.decay + request.slope, constants, puller)
+        sgd.run(operations, stacks, x, keys, task_loss)
         optimizer.state[-1][0] += 1
         return
-    leaves = [value.requires_grad_() for value in optimizer.values]
-    stacks.update(zip(moving, leaves, strict=True))
 
     def losses_of(some: Batch) -> tuple[Tensor, Tensor]:
         """Sums of losses and of counts of each client."""
@@ -125,12 +130,18 @@ def _step(
         found = method_losses(trainer.model, own_loss, stacks, (x, y, real, keys, steps), seen)
         return _of_clients(*found, y, mask)
 
-    gradients = _gradients(losses_of, (x, y, mask, keys), leaves, work)
+    if is_chain and isinstance(x, Tensor):
+        taken.run(operations, stacks, x, keys, task_loss)
+        values, gradients = optimizer.values, taken.of_first(len(y), moving)
+    else:
+        values = [value.requires_grad_() for value in optimizer.values]
+        stacks.update(zip(moving, values, strict=True))
+        gradients = _gradients(losses_of, (x, y, mask, keys), values, work)
     with torch.no_grad():
         if constants:
-            gradients = add_affine_pull(request, gradients, leaves, [constants[name] for name in moving])
+            gradients = add_affine_pull(request, gradients, values, [constants[name] for name in moving])
         elif request.pull is not None:
-            gradients = [g + pull(n, v) for g, n, v in zip(gradients, moving, leaves, strict=True)]
+            gradients = [g + pull(n, v) for g, n, v in zip(gradients, moving, values, strict=True)]
     optimizer.step(gradients)
 
 
@@ -160,15 +171,22 @@ def _gradients(
     return [g / divisor(count).view(-1, *[1] * (g.dim() - 1)) for g in total]
 
 
-def _chain(trainer: LocalTrainer, request: TrainingRequest) -> Sequence[Operation] | None:
-    """The operations of a chain of layers that plain SGD trains; None for anything else.
+def _chain(trainer: LocalTrainer, request: TrainingRequest, moving: list[str], stacks: dict[str, Tensor]) -> Chain:
+    """The operations of a model that is a chain of layers, and what takes its gradients; empty for anything else.
 
     The weights of added modules are in no operation, but weight decay and pulls move them too.
     """
-    work, graph = request.work, trainer.graph
-    plain = work.is_plain_sgd and work.clip is None and work.accumulate == 1
-    plain = plain and not isinstance(trainer.model, AdaptedModel)
-    return graph.training if plain and graph is not None and graph.is_chain else None
+    graph, fits = trainer.graph, request.work.accumulate == 1 and not isinstance(trainer.model, AdaptedModel)
+    if graph is None or not graph.is_chain or not fits:
+        return (), ChainGradients(frozenset(), {})
+    is_plain = _is_in_place(request.work)
+    memory = {} if is_plain else {name: torch.zeros_like(stacks[name]) for name in moving}
+    return graph.training, ChainGradients(frozenset(moving), memory)
+
+
+def _is_in_place(work: LocalWork) -> bool:
+    """Whether steps are plain SGD, which never stores a gradient."""
+    return work.is_plain_sgd and work.clip is None and not work.changes_within_round
 
 
 def method_losses(
