@@ -51,7 +51,7 @@ class SamplePrivacy:
     breaks: ClassVar[Facts] = {
         Fact.MIXED_MODELS: "is made for one model: leave it out, or task.models",
         Fact.HIDDEN_DRAWS: "has records of what the clients that were drawn have spent",
-        Fact.ONE_STEP: "has steps of its own: use execution vectorised, loop or auto",
+        Fact.MEAN_GRADIENT: "clips the gradient of each sample: use execution vectorised, loop or auto",
     }
 
     noise: Noise | None = None

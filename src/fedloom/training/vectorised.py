@@ -127,6 +127,8 @@ def _step(
         if own_loss is None:
             return task_losses(run_stacked(trainer.model, trainer.graph, stacks, x, keys), y, mask)
         real = torch.ones(y.shape[:2]) if mask is None else mask
+        if work.accumulate > 1:  # a batch of nothing but padding has no mean, and does not count
+            real = torch.where(real.sum(1, keepdim=True) > 0, real, 1.0)
         found = method_losses(trainer.model, own_loss, stacks, (x, y, real, keys, steps), seen)
         return _of_clients(*found, y, mask)
 
