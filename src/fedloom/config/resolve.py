@@ -101,7 +101,7 @@ def _with_task_defaults(local: Any, task: Any) -> Any:
     builder = TASKS.get(TASKS.canonical(name))
     usual = asdict(builder.local) if builder is not None else {}
     given = dict(local or {})
-    if given.get("optimizer", usual.get("optimizer")) != usual.get("optimizer"):
+    if usual and given.get("optimizer", usual["optimizer"]) != usual["optimizer"]:
         usual = _of_other_optimizer(usual, given["optimizer"])
     return {**usual, **given}
 

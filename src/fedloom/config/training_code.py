@@ -15,7 +15,8 @@ from fedloom.registry.user_classes import resolve_user_file, user_class_name
 from fedloom.registry.user_schedules import load_schedule
 from fedloom.training.optimizers.user_optimizer import optimizer_class
 
-KEYS = ("optimizer", "schedule")
+TRAINING_CODE = ("optimizer", "schedule")
+"""The keys of these sections that may name code."""
 
 
 def with_named_code(section: Any) -> Any:
@@ -25,7 +26,7 @@ def with_named_code(section: Any) -> Any:
         section: Plain values, in which a class and a function may stand for their names, or an object.
     """
     given = section if isinstance(section, Mapping) else _attributes(section)
-    named = {key: _name(key, given[key]) for key in KEYS if given.get(key) is not None}
+    named = {key: _name(key, given[key]) for key in TRAINING_CODE if given.get(key) is not None}
     for key, name in named.items():
         if isinstance(name, str) and ":" in name:
             _load(key, name)
@@ -37,7 +38,7 @@ def with_named_code(section: Any) -> Any:
 
 def _attributes(section: Any) -> dict[str, Any]:
     """What names code in local work or a server optimiser; nothing for anything else."""
-    return {key: getattr(section, key, None) for key in KEYS} if isinstance(section, RoundSchedule) else {}
+    return {key: getattr(section, key, None) for key in TRAINING_CODE} if isinstance(section, RoundSchedule) else {}
 
 
 def _name(key: str, value: Any) -> Any:

@@ -14,6 +14,7 @@ from fedloom.config.schema import to_toml
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.protocol.user_files import named_code, user_files, with_absolute_files, with_relative_files
+from fedloom.registry.code_consent import trust_only
 from fedloom.registry.validation import read_toml
 from support.command_line import output
 
@@ -144,3 +145,43 @@ def test_rules_that_act_in_turn_are_found() -> None:
     assert [file.name for file in user_files(plain)] == ["mine.py", "yours.py"]
     there = with_absolute_files(plain, Path("/folder"))["aggregation"]
     assert there == ["foolsgold", "/folder/mine.py:A:x=1", {"name": "/folder/yours.py:B"}]
+
+
+TRAINING = """
+import torch
+
+
+class Slower(torch.optim.Adamax):
+    pass
+
+
+def rate(round, step, steps):
+    return (1 - 0.5 * step / steps) / round
+
+
+def server_rate(round):
+    return 1 / round
+"""
+
+
+def test_files_of_optimisers_and_schedules_go_to_a_participant_whose_process_trains_with_them(files: Path) -> None:
+    (files / "mine.py").write_text(TRAINING)
+    plain = run_of({}) | {
+        "method": {"name": "fedavg"},
+        "task": {"name": "digits", "clients": 3, "seed": 1},
+        "local": {"optimizer": "mine.py:Slower", "schedule": "mine.py:rate", "lr": 0.01},
+        "server_optimizer": {"schedule": "mine.py:server_rate"},
+    }
+    made = Blueprint.of(resolve(plain), SITES)
+    site = files / "deploy" / "north"
+    made.save(site, server=False)
+    assert [path.name for path in site.glob("*.py")] == ["mine.py"]
+    assert str(files) not in (site / "config.toml").read_text()
+    loaded = Blueprint.load(site)
+    assert loaded.digest == made.digest
+    assert loaded.config.local.optimizer == f"{site / 'mine.py'}:Slower"
+    assert loaded.config.server_optimizer is not None
+    assert loaded.config.server_optimizer.schedule == f"{site / 'mine.py'}:server_rate"
+    assert loaded.config.local.rates_in(1, 1) is not None
+    with trust_only([], "it"), pytest.raises(FedloomError, match=r"the (optimizer|schedule) .* yourself with --trust"):
+        Blueprint.load(files / "deploy" / "north")
