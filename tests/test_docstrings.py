@@ -32,7 +32,7 @@ def names_in(page: str) -> list[str]:
 REFERENCE = [name for page in sorted((DOCS / "reference").glob("*.md")) for name in names_in(page.read_text())]
 USED_OR_OVERRIDDEN = (
     *("History", "Federation", "Ragged", "Cohort", "Message", "Reply", "Replies", "Wave", "ServerContext", "Pool"),
-    *("Algorithm", "FedAvg", "PredictionStage", "ChannelStep", "Sender", "Aggregator", "Adversary"),
+    *("Algorithm", "FedAvg", "PredictionStage", "ChannelStep", "Sender", "Aggregator", "Adversary", "Attack"),
 )
 """Classes whose methods users call, or override in their own parts."""
 NO_LINK = ("There is no paper", "no public link known")

@@ -55,6 +55,7 @@ _WHERE = {
     "fedloom.core.aggregator": ("Aggregator", "AggregationContext"),
     "fedloom.core.channel_step": ("ChannelStep", "Sender"),
     "fedloom.core.adversary": ("Adversary",),
+    "fedloom.core.attack": ("Attack",),
     "fedloom.core.metric": ("Metric",),
     "fedloom.core.objective": ("Loss",),
     "fedloom.core.facts": ("Fact",),

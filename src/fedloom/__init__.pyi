@@ -59,6 +59,7 @@ from fedloom.core.aggregator import AggregationContext as AggregationContext
 from fedloom.core.aggregator import Aggregator as Aggregator
 from fedloom.core.algorithm import Algorithm as Algorithm
 from fedloom.core.algorithm import State as State
+from fedloom.core.attack import Attack as Attack
 from fedloom.core.channel_step import ChannelStep as ChannelStep
 from fedloom.core.channel_step import Sender as Sender
 from fedloom.core.cohort import Cohort as Cohort

@@ -3,7 +3,9 @@
 import pytest
 
 import fedloom as fl
+from fedloom.attacks.measures.trade_off import curve_of_profile
 from fedloom.audits.audit_of_run import audit_of_run, case_of_run
+from fedloom.audits.privacy_cases import DELTA
 from fedloom.core.errors import FedloomError
 from fedloom.privacy import private_mean
 from fedloom.training.dpsgd import private_steps
@@ -37,6 +39,7 @@ def test_no_empirical_epsilon_exceeds_what_the_run_states(name, task):
     assert row.stated > 0.5
     assert row.seen is None or row.lower_bound <= row.seen
     assert row.most is None or row.seen <= row.most
+    assert not row.trade_off.exceeds(curve_of_profile([(row.stated, DELTA)]))
 
 
 @pytest.mark.slow
@@ -48,6 +51,7 @@ def test_noise_that_is_ten_times_too_small_is_caught(name, task, monkeypatch):
     row = audit_of_run(task, trials, **settings)
     assert not row.holds
     assert row.lower_bound > row.stated + 0.3
+    assert row.trade_off.exceeds(curve_of_profile([(row.stated, DELTA)]))
 
 
 def test_a_budget_is_audited_with_the_noise_that_it_needs(task):

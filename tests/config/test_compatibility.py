@@ -136,7 +136,7 @@ MORE = "uses, with these settings, more of its clients' replies than their mean"
             {},
             "privatemean does not protect what groups .* fedseq forms the chains itself: give",
         ),
-        (Peeks(), {}, f"privatemean .* peeks {MORE}: .* grants = \\(Fact.ONLY_MEANS,\\)"),
+        (Peeks(), {}, f"privatemean .* peeks {MORE}: .*grants = \\(fl.Fact.ONLY_MEANS,\\)"),
         (SendsMore(), {}, f"privatemean .* sendsmore {MORE}"),
         (Pairs(), {}, "privatemean does not protect what groups .* pairs forms the groups itself: use fedseq with"),
         ("local", {}, "privatemean makes one update .* local sends nothing: leave it out"),

@@ -31,7 +31,8 @@ def test_a_class_and_a_spelling_stand_for_their_names():
         assert resolve({"task": DIGITS, "local": {"optimizer": given}}).local.optimizer == name
 
 
-def test_a_folder_does_not_run_code_that_it_names(folder):
+@pytest.mark.usefixtures("folder")
+def test_a_folder_does_not_run_code_that_it_names():
     for section in ({"local": {"optimizer": "mine.py:Mine"}}, {"server_optimizer": {"schedule": "mine.py:rate"}}):
         with trust_only([], "it"), pytest.raises(FedloomError, match=r"--trust mine\.py"):
             resolve({"task": DIGITS, **section})

@@ -16,8 +16,8 @@ from fedloom.config.composition_page import built_in_methods, built_in_parts
 from fedloom.config.resolve import resolve
 from fedloom.conformance.overlapping_task import overlapping_task
 from fedloom.core.facts import (
-    ADVERSARY_PROMISES,
     AGGREGATOR_PROMISES,
+    ATTACK_PROMISES,
     CLIENT_HALF,
     IMPLIED,
     METHOD_PROMISES,
@@ -266,7 +266,7 @@ KINDS = (
     (SELECTORS, SELECTOR_PROMISES),
     (AGGREGATORS, AGGREGATOR_PROMISES),
     (CHANNEL_STEPS, STEP_PROMISES),
-    (ATTACKS, ADVERSARY_PROMISES),
+    (ATTACKS, ATTACK_PROMISES),
 )
 OVERRIDES = [
     pytest.param(registry[name], promises, fact, function, id=f"{name}-{fact.name}-{function}")
@@ -287,7 +287,7 @@ def test_no_promise_of_any_part_outlives_an_override_and_its_author_can_make_it_
 
 
 def test_a_part_that_overrides_nothing_breaks_no_promise_of_its_base():
-    assert not broken_facts(type("Idle", (fl.Adversary,), {})()).keys() & ADVERSARY_PROMISES.keys()
+    assert not broken_facts(type("Idle", (fl.Adversary,), {})()).keys() & ATTACK_PROMISES.keys()
     assert holds(Fact.OWN_INFLUENCE, type("Idle", (fl.Aggregator,), {"__call__": fl.Mean.__call__})())
 
 
@@ -303,3 +303,26 @@ def test_what_a_class_states_of_a_function_ends_with_an_override_of_it():
     assert not is_about(type("Own", (fl.Poisson,), blind)(), "draws", "__call__")
     assert not is_about(type("Own", (fl.Random,), blind)(), "draws", "__call__")
     assert is_about(type("Own", (fl.Poisson,), {**blind, "draws": fl.Poisson.draws})(), "draws", "__call__")
+
+
+def test_a_refusal_for_a_promise_that_ended_says_what_its_author_can_do():
+    from fedloom.audits.updates_of_run import LookingServer
+
+    class Nearer(LookingServer):
+        def look_at_replies(self, wave, replies):
+            return super().look_at_replies(wave, replies)
+
+    sums = NamedPart("sums", {Fact.ONLY_SUMS: "lets only sums leave"}, {})
+    said = conflict(sums, NamedPart.of(Nearer()))
+    assert said is not None
+    assert "nearer looks at single updates: state `grants = (fl.Fact.ONLY_SUMS,)` in Nearer" in said
+    assert "whose look_at_replies is its own" in said
+    assert "or leave out one of the two." in said
+    assert conflict(sums, NamedPart.of(LookingServer())) is None
+    again = type("Again", (Nearer,), {"grants": (Fact.ONLY_SUMS, Fact.SAME_START)})
+    assert conflict(sums, NamedPart.of(again())) is None
+
+
+def test_classes_of_the_library_are_not_asked_to_promise_anything():
+    median = NamedPart.of(AGGREGATORS.make("median"))
+    assert "grants" not in median.breaks[Fact.ONLY_SUMS]

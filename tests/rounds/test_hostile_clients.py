@@ -79,7 +79,8 @@ def test_who_is_hostile_is_drawn_by_the_seed_alone(attack):
 
 def test_an_attack_without_hostile_clients_is_left_out_of_the_run_and_one_by_the_server_is_not(task):
     def adversary_of(name):
-        config = resolve({"adversary": {"name": name, "fraction": 0}, "method": "fedavg"})
+        attack = {"name": name, "fraction": 0} if name in ATTACKS_BY_CLIENTS else name
+        config = resolve({"adversary": attack, "method": "fedavg"})
         return prepare(task, METHODS.make("fedavg"), config).composition.hostile
 
     assert all(adversary_of(name) is None for name in ATTACKS_BY_CLIENTS)

@@ -35,12 +35,6 @@ class ALIE(Adversary):
     a round has only one, it sends its own update, which is logged once.
 
     Args:
-        clients: The numbers of the hostile clients; by default they are drawn by the run's seed.
-        fraction: The share of hostile clients if ``clients`` does not name them, rounded up.
-        groups: Groups of clients who turn hostile together, or ``formed``: those that the method forms; ``fraction`` is
-            then the share of groups.
-        start: The first round of the attack.
-        stop: Its last round; by default the run\'s.
         z: How many standard deviations; by default ``z_max`` of the paper for the clients of the round.
     """
 

@@ -54,12 +54,6 @@ class Backdoor(Adversary):
     trigger; ``adversary/untriggered`` the same without a trigger, what a model without a backdoor errs anyway.
 
     Args:
-        clients: The numbers of the hostile clients; by default they are drawn by the run's seed.
-        fraction: The share of hostile clients if ``clients`` does not name them, rounded up.
-        groups: Groups of clients who turn hostile together, or ``formed``: those that the method forms; ``fraction`` is
-            then the share of groups.
-        start: The first round of the attack.
-        stop: Its last round; by default the run\'s.
         target: The class that the trigger stands for, by number or name.
         share: The share of a hostile client's samples that are poisoned; with clean labels, of those of the target.
         trigger: ``patch`` is a square in the corner, ``natural`` the brightest images of the class ``source``.

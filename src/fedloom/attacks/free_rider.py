@@ -30,12 +30,6 @@ class FreeRider(Adversary):
     """Hostile clients send the model back that they received, with a disguise of noise.
 
     Args:
-        clients: The numbers of the hostile clients; by default they are drawn by the run's seed.
-        fraction: The share of hostile clients if ``clients`` does not name them, rounded up.
-        groups: Groups of clients who turn hostile together, or ``formed``: those that the method forms; ``fraction`` is
-            then the share of groups.
-        start: The first round of the attack.
-        stop: Its last round; by default the run\'s.
         noise: How long the noise is, as a multiple of what the shared model moved since the rider's last round; with 0
             the update is zero.
     """

@@ -22,14 +22,7 @@ class IPM(KnowingAttack):
     """Hostile clients all send the opposite of the mean of honest updates, times ``scale``.
 
     Args:
-        clients: The numbers of the hostile clients; by default they are drawn by the run's seed.
-        fraction: The share of hostile clients if ``clients`` does not name them, rounded up.
-        groups: Groups of clients who turn hostile together, or ``formed``: those that the method forms; ``fraction`` is
-            then the share of groups.
-        start: The first round of the attack.
-        stop: Its last round; by default the run\'s.
         scale: How many times as long as the mean (the paper's epsilon, 0.1 to 100).
-        knows: ``own`` are the updates that hostile clients would have sent, ``all`` those that the others did send.
     """
 
     scale: Positive = 0.5

@@ -39,12 +39,6 @@ class LabelFlipping(Adversary):
     pairings, for any other attacked class).
 
     Args:
-        clients: The numbers of the hostile clients; by default they are drawn by the run's seed.
-        fraction: The share of hostile clients if ``clients`` does not name them, rounded up.
-        groups: Groups of clients who turn hostile together, or ``formed``: those that the method forms; ``fraction`` is
-            then the share of groups.
-        start: The first round of the attack.
-        stop: Its last round; by default the run\'s.
         classes: Lists of classes, by number or name, which are swapped in pairs: the first of a list with the second,
             the third with the fourth. Of tagged text, ``PER`` is ``B-PER`` and ``I-PER``. By default class c is
             swapped with the last but c.

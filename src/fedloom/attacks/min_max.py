@@ -29,14 +29,7 @@ class MinMax(KnowingAttack):
     """Hostile clients send the most harmful update whose distances to honest ones are not larger than among these.
 
     Args:
-        clients: The numbers of the hostile clients; by default they are drawn by the run's seed.
-        fraction: The share of hostile clients if ``clients`` does not name them, rounded up.
-        groups: Groups of clients who turn hostile together, or ``formed``: those that the method forms; ``fraction`` is
-            then the share of groups.
-        start: The first round of the attack.
-        stop: Its last round; by default the run\'s.
         direction: ``std``, ``unit`` or ``sign``: where the update goes from the mean.
-        knows: ``own`` are the updates that hostile clients would have sent, ``all`` those that the others did send.
     """
 
     direction: Literal["std", "unit", "sign"] = "std"
@@ -67,18 +60,7 @@ class MinMax(KnowingAttack):
 
 @dataclass(frozen=True)
 class MinSum(MinMax):
-    """Hostile clients send the most harmful update whose distances to honest ones sum to no more than an honest one's.
-
-    Args:
-        clients: The numbers of the hostile clients; by default they are drawn by the run's seed.
-        fraction: The share of hostile clients if ``clients`` does not name them, rounded up.
-        groups: Groups of clients who turn hostile together, or ``formed``: those that the method forms; ``fraction`` is
-            then the share of groups.
-        start: The first round of the attack.
-        stop: Its last round; by default the run\'s.
-        direction: ``std``, ``unit`` or ``sign``: where the update goes from the mean.
-        knows: ``own`` are the updates that hostile clients would have sent, ``all`` those that the others did send.
-    """
+    """Hostile clients send the most harmful update whose distances to honest ones sum to at most an honest one's."""
 
     def largest_gamma(self, rows: Tensor, mean: Tensor, away: Tensor) -> Tensor:
         """How far the update may go: the sum over honest ones is ``n |gamma away|^2 + sum |mean - row|^2``."""

@@ -24,12 +24,6 @@ class SignFlipping(Adversary):
     """Hostile clients reply with the opposite of their update, times ``scale``.
 
     Args:
-        clients: The numbers of the hostile clients; by default they are drawn by the run's seed.
-        fraction: The share of hostile clients if ``clients`` does not name them, rounded up.
-        groups: Groups of clients who turn hostile together, or ``formed``: those that the method forms; ``fraction`` is
-            then the share of groups.
-        start: The first round of the attack.
-        stop: Its last round; by default the run\'s.
         scale: How many times as large the opposite update is.
     """
 

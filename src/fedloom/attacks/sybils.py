@@ -27,15 +27,6 @@ class Sybils(LabelFlipping):
     """Hostile clients with flipped labels who all send the mean of their updates.
 
     Args:
-        clients: The numbers of the hostile clients; by default they are drawn by the run's seed.
-        fraction: The share of hostile clients if ``clients`` does not name them, rounded up.
-        groups: Groups of clients who turn hostile together, or ``formed``: those that the method forms; ``fraction`` is
-            then the share of groups.
-        start: The first round of the attack.
-        stop: Its last round; by default the run\'s.
-        classes: Lists of classes, by number or name, which are swapped in pairs; by default c with the last but c.
-        pairing: ``fixed`` swaps these pairs; ``random`` draws pairs within each list, for each hostile client its own.
-        one_way: Whether only the first of a pair becomes the second.
         disguise: How long the noise is that each adds and that cancels over all, as a multiple of the update.
     """
 

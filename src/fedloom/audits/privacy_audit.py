@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from fedloom.attacks.measures.trade_off import TradeOff, trade_off
 from fedloom.audits.lower_bound import CONFIDENCE, empirical_epsilon
 from fedloom.audits.privacy_cases import DELTA, AuditCase
 
@@ -22,6 +23,7 @@ class AuditRow:
         most: What guesses of this attacker come to at most; None if that is not bounded.
         trials: How often each neighbour was played.
         neighbour: What the canary is in the other of two neighbours.
+        trade_off: The curve of the attacker's scores, with a band that holds at all of its points together.
     """
 
     mechanism: str
@@ -31,6 +33,7 @@ class AuditRow:
     most: float | None
     trials: int
     neighbour: str
+    trade_off: TradeOff
 
     @property
     def holds(self) -> bool:
@@ -49,7 +52,9 @@ def audit_case(case: AuditCase, trials: int, confidence: float = CONFIDENCE) -> 
     without, _ = case.play(case.neighbour, trials)
     found = empirical_epsilon(there, without, DELTA, confidence)
     seen, most = (end if math.isfinite(end) else None for end in (found.seen, found.most))
-    return AuditRow(case.name, stated, found.least, seen, most, trials, case.neighbour)
+    return AuditRow(
+        case.name, stated, found.least, seen, most, trials, case.neighbour, trade_off(there, without, confidence)
+    )
 
 
 def audit_privacy(

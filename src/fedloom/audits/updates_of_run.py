@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from fedloom.attacks.seen_updates import Seen, seen_updates
 from fedloom.config.method_spec import Method
-from fedloom.core.adversary import Adversary
+from fedloom.core.attack import Attack
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.message import Replies, Wave
@@ -21,8 +21,8 @@ from fedloom.runs.run import run
 
 
 @dataclass(frozen=True)
-class LookingServer(Adversary):
-    """A server that notes what it sees.
+class LookingServer(Attack):
+    """A server that notes what it sees. A subclass that looks in another way says what it needs (``grants``).
 
     Args:
         seen: What it saw; it grows with the exchanges.
@@ -30,8 +30,8 @@ class LookingServer(Adversary):
 
     needs: ClassVar[Facts] = {
         Fact.EXCHANGES: "reads what clients send: choose another method",
+        Fact.UPDATES: "reads models that clients trained, or their changes: choose another method",
         Fact.MODEL_DOWN: "compares what clients send with the model that they got: choose another method",
-        Fact.SAME_MODEL: "reads changes of one model: choose another method",
     }
     grants: ClassVar[Collection[Fact]] = (Fact.SAME_START, Fact.ONLY_SUMS)
 

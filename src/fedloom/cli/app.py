@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import re
 import sys
 import warnings
 
@@ -35,7 +36,7 @@ from fedloom.registry.user_errors import describe_user_error
 app = typer.Typer(
     name="fedloom",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -109,7 +110,11 @@ def _usage_sentence(error: click.ClickException) -> str:
     """What is wrong with the words of a command, and where its help is."""
     context = getattr(error, "ctx", None)
     where = f" See {context.command_path} --help." if context is not None else ""
-    return f"{error.format_message().rstrip('.')}.{where}"
+    words = error.format_message().rstrip(".")
+    hint = re.search(r" Did you mean [^?]+\?$", words)  # click and typer both add it to a misspelt command
+    if hint is not None and words.endswith(2 * hint.group()):
+        words = words.removesuffix(hint.group())
+    return f"{words}{'' if words.endswith('?') else '.'}{where}"
 
 
 def _disk_sentence(error: OSError) -> str:

@@ -48,9 +48,7 @@ def audit(
         Path | None,
         typer.Argument(metavar="[RUN.toml]", parser=run_file, help="A TOML file with settings; options override it."),
     ] = None,
-    method: Annotated[
-        str | None, typer.Option("--method", help="A method of [b]fedloom list methods[/b], or my_file.py:MyMethod.")
-    ] = None,
+    method: o.Method = None,
     minutes: Annotated[float, typer.Option("--minutes", help="How long it may take.")] = 2.0,
     defence: Annotated[
         list[str] | None,

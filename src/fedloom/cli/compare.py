@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedloom.cli import options as o
+from fedloom.cli.completion import complete_method
 from fedloom.cli.data_notes import notes_entry, say_notes
 from fedloom.cli.terminal.say import say
 from fedloom.config.settings import ResumeSettings
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from fedloom.rounds.score import Score
 
 
 AS_IT_WAS = ResumeSettings()
+SENT, STEPS, ROUNDS = "MB\nsent", "local\nsteps", "rounds"
 
 
 def _columns(score: Score) -> dict[str, str]:
@@ -47,7 +47,12 @@ def _optional_columns(score: Score) -> dict[str, str]:
 def compare(
     *,
     methods: Annotated[
-        list[str], typer.Argument(metavar="METHOD METHOD...", help="For instance fedavg fedprox:mu=0.1 local.")
+        list[str],
+        typer.Argument(
+            metavar="METHOD METHOD...",
+            help="For instance fedavg fedprox:mu=0.1 local.",
+            autocompletion=complete_method,
+        ),
     ],
     config: o.Config = None,  # noqa: ARG001  takes_settings reads it
     seeds: o.Seeds = 1,
@@ -135,46 +140,39 @@ def print_table(rows: list[dict[str, Any]], words: str, score: Score, baselines:
         baselines: Rows of the task's baselines, which stand below them.
     """
     from fedloom.cli.terminal.console import printer
+    from fedloom.cli.terminal.fitting_table import print_fitting_table
     from fedloom.reports.summary_table import cell_text
 
     console = printer()
     reach = rows[0].get("reach")
     methods, rows = rows, [*rows, *baselines]
-    cells = []
     # a mean of clients' values is not the value over all samples, where a metric does not add up over samples
     columns = {key: heading for key, heading in _columns(score).items() if key != "pooled" or _has_pooled(methods)}
-    for row in rows:
-        end = f"{row['rounds']:g}" + (" (stopped)" if row["stopped"] else "")
-        costs = [f"{row['megabytes_sent']:,.1f}", f"{row['steps']:,.0f}"]
-        cells.append([*(cell_text(row, key, score) for key in columns), *costs, end])
-    headings = [*columns.values(), "MB\nsent", "local\nsteps", "rounds"]
+    names = [row["method"] for row in rows]
+    cells = {heading: [cell_text(row, key, score) for row in rows] for key, heading in columns.items()}
+    costs = {
+        SENT: [f"{row['megabytes_sent']:,.1f}" for row in rows],
+        STEPS: [f"{row['steps']:,.0f}" for row in rows],
+        ROUNDS: [f"{row['rounds']:g}" + (" (stopped)" if row["stopped"] else "") for row in rows],
+    }
+    spread = [columns[key] for key in ("client_spread", "worst_decile")]
+    spare = (ROUNDS, STEPS, spread[0], SENT, spread[1])
     what = "accuracies in %" if score.name == "accuracy" else f"scores: {score.axis}, {score.best} is best"
     caption = f"mean ± standard deviation over seeds; {what}; sent: down, up and between clients"
-    console.print(_table(rows, headings, cells, caption))
+    print_fitting_table(console, {"method": names, **cells, **costs}, spare, caption, left=["method"])
     optional = _optional_columns(score)
     there = {key: heading for key, heading in optional.items() if any(row[key] is not None for row in methods)}
     if there or reach is not None:
         target = "" if reach is None else f"{100 * reach:g} %" if score.is_share else f"{reach:g}"
-        asked = [] if reach is None else [f"rounds to {target}\non own tests"]
-        more = [[*(cell_text(row, k, score) for k in there), *(_rounds_to_text(row) for _ in asked)] for row in rows]
-        console.print(_table(rows, [*there.values(), *asked], more, ""))
+        more = {heading: [cell_text(row, key, score) for row in rows] for key, heading in there.items()}
+        if reach is not None:
+            more[f"rounds to {target}\non own tests"] = [_rounds_to_text(row) for row in rows]
+        print_fitting_table(console, {"method": names, **more}, [*more][:0:-1], "", left=["method"])
     console.print(words, soft_wrap=not console.is_terminal)
 
 
 def _has_pooled(rows: Sequence[dict[str, Any]]) -> bool:
     return any(row["pooled"] is not None for row in rows)
-
-
-def _table(rows: list[dict[str, Any]], headings: list[str], cells: list[list[str]], caption: str) -> Table:
-    from rich.table import Table
-
-    table = Table(caption=caption)
-    table.add_column("method", overflow="fold")
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    for row, line in zip(rows, cells, strict=True):
-        table.add_row(row["method"], *line)
-    return table
 
 
 def _rounds_to_text(row: dict[str, Any]) -> str:

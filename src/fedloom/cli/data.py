@@ -37,12 +37,12 @@ def data(
     ignore: list[str] | None = None,
     kind: str | None = None,
     seed: int | None = None,
-    png: Annotated[Path | None, typer.Option("--png", help="The picture to write (default: NAME.png).")] = None,
+    png: Annotated[Path | None, typer.Option("--png", help="Also draw the counts, as a picture in this file.")] = None,
     as_json: o.Json = False,
 ) -> None:
-    """Show a federation: the samples per client and class, as a table and as a picture.
+    """Show a federation: the samples per client and class, as a table, and on request as a picture.
 
-    Examples:  fedloom data digits --clients 20 --alpha 0.1
+    Examples:  fedloom data digits --clients 20 --alpha 0.1 --png digits.png
                fedloom data patients.csv --target outcome --client-column hospital
                fedloom data get mnist --from downloads/mnist/
     """
@@ -61,13 +61,12 @@ def data(
     from fedloom.data.federation_figure import describe, plot_federation
 
     summary = describe(federation)
-    path = png or (None if as_json else Path(f"{Path(words[0]).stem}.png"))
-    if path is not None:
+    if png is not None:
         try:
-            plot_federation(federation, path)
+            plot_federation(federation, png)
         except OSError as error:
-            raise unwritable(path, error, "name another file with --png") from None
-        summary["picture"] = str(path)
+            raise unwritable(png, error, "name another file with --png") from None
+        summary["picture"] = str(png)
     if as_json:
         counts = federation.counts().tolist()
         notes = {"data": list(federation.notes)} if federation.notes else {}
@@ -156,5 +155,5 @@ def _print(federation: Federation, summary: dict[str, Any]) -> None:
         own = [str(n) if n else "·" for n in counts[client]] if wide and counts.shape[1] > 1 else []
         table.add_row(federation.name(client)[:24], str(counts[client].sum()), *own)
     if federation.clients > SHOWN_CLIENTS:
-        table.caption = f"the first {SHOWN_CLIENTS} of {federation.clients} clients; all are in the picture"
+        table.caption = f"the first {SHOWN_CLIENTS} of {federation.clients} clients; --png draws all of them"
     console.print(table)

@@ -19,6 +19,7 @@ from typing import Annotated, Any, get_origin
 
 import typer
 
+from fedloom.cli import completion
 from fedloom.cli.data_notes import collect_notes
 from fedloom.config.settings import ROUND, ResumeSettings, RunSettings
 from fedloom.core.local_work import LocalWork
@@ -49,7 +50,13 @@ class SettingOption:
     @property
     def as_parameter(self) -> inspect.Parameter:
         """The parameter of a command function, with the annotation that typer reads."""
-        option = typer.Option(self.flag, help=self.help, rich_help_panel=self.panel, metavar=self.metavar)
+        option = typer.Option(
+            self.flag,
+            help=self.help,
+            rich_help_panel=self.panel,
+            metavar=self.metavar,
+            autocompletion=completion.OPTIONS.get(self.flag),
+        )
         annotation = Annotated[self.kind | None, option]  # type: ignore[name-defined]
         return inspect.Parameter(self.parameter, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
@@ -138,6 +145,15 @@ Trust = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of tables.", rich_help_panel=OUTPUT)]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.", rich_help_panel=OUTPUT)]
+
+Method = Annotated[
+    str | None,
+    typer.Option(
+        "--method",
+        help="A method of [b]fedloom list methods[/b], or my_file.py:MyMethod.",
+        autocompletion=completion.complete_method,
+    ),
+]
 
 Values = dict[str, Any]
 """The nested values of a config; ``takes_settings`` replaces the parameter with this annotation by its options."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 STOPPED = 3
 """The exit code when a run stopped before its last round."""
+MODELS = "which model on whose data"
 
 
 @o.takes_settings()
@@ -31,9 +32,7 @@ def run(
     file: Annotated[
         Path | None, typer.Argument(metavar="[RUN.toml]", help="A TOML file with settings; options override it.")
     ] = None,
-    method: Annotated[
-        str | None, typer.Option("--method", help="A method of [b]fedloom list methods[/b], or my_file.py:MyMethod.")
-    ] = None,
+    method: o.Method = None,
     values: o.Values,
     out: o.Out = None,
     explain: Annotated[
@@ -231,25 +230,21 @@ def _result(history: History, folder: Path) -> dict[str, Any]:
 
 
 def _print(history: History, folder: Path) -> None:
-    from rich.table import Table
-
     from fedloom.cli.terminal.console import printer
+    from fedloom.cli.terminal.fitting_table import print_fitting_table
     from fedloom.reports.verdict import verdict
     from fedloom.runs.results.summaries import BYTES
 
-    table = Table(title=f"{history.label} after round {history.records[-1]['round'] if history.records else 0}")
-    table.add_column("which model on whose data")
-    table.add_column("value", justify="right")
+    metrics = history.records[-1]["metrics"] if history.records else {}
+    columns = {MODELS: list(metrics), "value": [f"{value:.4g}" for value in metrics.values()]}
     for one in history.baselines:
-        table.add_column(f"baseline:\n{one['name']}", justify="right")
-    for name, value in history.records[-1]["metrics"].items() if history.records else ():
-        beside = (one["metrics"].get(name) for one in history.baselines)
-        table.add_row(name, f"{value:.4g}", *("" if other is None else f"{other:.4g}" for other in beside))
-    ways = " / ".join(f"{history.total(way) / 1e6:.2f}" for way in BYTES)
-    table.add_row("megabytes sent down / up / between clients", ways)
-    table.add_row("local gradient steps", f"{history.total('steps'):,}")
+        beside = [one["metrics"].get(name) for name in metrics]
+        columns[f"baseline:\n{one['name']}"] = ["" if other is None else f"{other:.4g}" for other in beside]
+    sent = " / ".join(f"{history.total(way) / 1e6:.2f}" for way in BYTES)
+    costs = f"MB sent down / up / between clients: {sent}; local gradient steps: {history.total('steps'):,}"
     console = printer()
-    console.print(table)
+    console.print(f"{history.label} after round {history.records[-1]['round'] if history.records else 0}")
+    print_fitting_table(console, columns, [*columns][:1:-1], costs, left=[MODELS])
     left_out = [one["name"] for record in history.records for one in record.get("excluded", ())]
     if left_out:
         names = ", ".join(dict.fromkeys(left_out))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedloom.cli import options as o
+from fedloom.cli.completion import complete_method
 from fedloom.cli.data_notes import notes_entry, say_notes
 from fedloom.cli.terminal.say import say
 
@@ -35,7 +36,12 @@ def sweep(
     ] = None,
     config: o.Config = None,  # noqa: ARG001  takes_settings reads it
     method: Annotated[
-        str | None, typer.Option("--method", help="The method, unless the grid names methods (default: fedavg).")
+        str | None,
+        typer.Option(
+            "--method",
+            help="The method, unless the grid names methods (default: fedavg).",
+            autocompletion=complete_method,
+        ),
     ] = None,
     seeds: o.Seeds = 1,
     values: o.Values,
@@ -110,30 +116,27 @@ def finish_sweep(folder: Path, workers: int | None, as_json: bool, quiet: bool) 
 
 def print_sweep(swept: Sweep, rows: list[dict[str, Any]]) -> None:
     """Print the sweep as a table, with the best combination first and marked, and the verdict."""
-    from rich.table import Table
-
     from fedloom.cli.terminal.console import printer
+    from fedloom.cli.terminal.fitting_table import print_fitting_table
     from fedloom.runs.plans.grid import short_keys
     from fedloom.runs.plans.sweep_table import MARKS, setting_cells, value_text
 
-    table = Table(caption="mean ± standard deviation over seeds" if rows[0]["seeds"] > 1 else "one seed: no spread")
-    for heading in short_keys(swept.grid).values():
-        table.add_column(heading, justify="right", overflow="fold")
-    shown = list(dict.fromkeys((swept.chosen_by, *swept.metrics)))
-    for heading in (*(_heading(metric) for metric in shown), "MB\nsent", "local\nsteps"):
-        table.add_column(heading, justify="right")
-    table.add_column("")
-    for row in (*rows, *swept.baselines):
-        table.add_row(
-            *setting_cells(swept.grid, row),
-            *(value_text(row, metric) for metric in shown),
-            f"{row['megabytes_sent']:,.1f}",
-            f"{row['steps']:,.0f}",
-            MARKS[row["mark"]],
-            style="bold" if row["mark"] == "best" else None,
-        )
+    every, settings = [*rows, *swept.baselines], short_keys(swept.grid).values()
+    columns: dict[str, list[str]] = dict(
+        zip(settings, map(list, zip(*(setting_cells(swept.grid, row) for row in every), strict=True)), strict=True)
+    )
+    chosen_by, *others = dict.fromkeys((swept.chosen_by, *swept.metrics))
+    columns |= {_heading(one): [value_text(row, one) for row in every] for one in (chosen_by, *others)}
+    costs = {
+        "MB\nsent": [f"{row['megabytes_sent']:,.1f}" for row in every],
+        "local\nsteps": [f"{row['steps']:,.0f}" for row in every],
+    }
+    columns |= costs | {"": [MARKS[row["mark"]] for row in every]}
+    caption = "mean ± standard deviation over seeds" if rows[0]["seeds"] > 1 else "one seed: no spread"
+    spare = [*reversed(costs), *(_heading(one) for one in reversed(others))]
+    styles = ["bold" if row["mark"] == "best" else None for row in every]
     console = printer()
-    console.print(table)
+    print_fitting_table(console, columns, spare, caption, left=[""], styles=styles)
     console.print(swept.verdict, soft_wrap=not console.is_terminal)
 
 

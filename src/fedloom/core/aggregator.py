@@ -168,6 +168,8 @@ class AggregationContext(ServerContext):
         trainings: How often the server trained in this round, by purpose.
         trainers: Trains and evaluates rows of each architecture, where clients' models differ.
         counted: How many training samples every client counts with; None for as many as it has.
+        receives: What the method's messages are, by name.
+        sends: What its replies are, by name.
         ids: The clients that the rows come from; empty where a method combines rows of its own making.
         origin: What these clients started from, one row or a row per client; None where the rows are changes already.
         reply: The name of the reply's tensor; empty for rows of a method's own making.

@@ -18,6 +18,15 @@ from fedloom.core.message import Message
 
 if TYPE_CHECKING:
     from fedloom.core.algorithm import Algorithm
+    from fedloom.core.task import Task
+
+Columns = Callable[["Task"], Tensor]
+"""A mask over the columns of a task's row."""
+
+
+def columns_of_part(part: str) -> Columns:
+    """The columns of a named part of a model, such as ``body``."""
+    return lambda task: task.layout.columns(part)
 
 
 @dataclass(frozen=True)
@@ -51,11 +60,14 @@ class Model(Declaration):
             it, a function of the message and the reply.
         each: Whether each client receives one of its own (``Message.each``), and not all of them the same.
         refuse: Finds the clients whose values the method cannot use, and why, by their places.
+        columns: Which columns of the whole model's row it has, as a mask over them, in their order; all of them by
+            default. A server that looks needs to know it.
     """
 
     bounded: bool = True
     of: str | Callable[[Message, Mapping[str, Tensor]], Tensor] | None = None
     each: bool = False
+    columns: Columns | None = None
 
 
 @dataclass(frozen=True)
@@ -68,10 +80,13 @@ class Update(Declaration):
         single: Whether the server needs each client's value.
         refuse: Finds the clients whose values the method cannot use, and why, by their places.
         like: The received tensor that it is a difference of; its rows are as wide.
+        columns: Which columns of the whole model's row it has, as a mask over them, in their order; all of them by
+            default. A server that looks needs to know it.
     """
 
     bounded: bool = True
     like: str = "row"
+    columns: Columns | None = None
 
 
 @dataclass(frozen=True)
@@ -147,7 +162,18 @@ def start_of(algorithm: Algorithm, name: str, message: Message, reply: Mapping[s
         message: The message that the reply answers, as the clients of the reply got it.
         reply: What the clients replied, of which a choice among models may be a part.
     """
-    kind = declaration_of(algorithm, name, message)
+    return start_of_model(declaration_of(algorithm, name, message), name, message, reply)
+
+
+def start_of_model(kind: Declaration, name: str, message: Message, reply: Mapping[str, Tensor]) -> Tensor | None:
+    """The same by what a tensor was declared to be.
+
+    Args:
+        kind: What the tensor was declared to be.
+        name: The name of the reply's tensor.
+        message: The message that the reply answers, as the clients of the reply got it.
+        reply: What the clients replied.
+    """
     if not isinstance(kind, Model):
         return None
     return kind.of(message, reply) if callable(kind.of) else message.get(kind.of or name)

@@ -7,6 +7,10 @@ import errno
 from collections.abc import Iterable
 from pathlib import Path
 
+ALIKE, SHORT = 0.55, 3
+"""How much of two names must agree for one to be suggested for the other: `adm` is `adam`, and `fast` is not `auto`.
+Half is enough of short names: `nu` is `mu`."""
+
 
 class FedloomError(Exception):
     """Bad input or an impossible request. The command line prints it as one sentence and exits with 2."""
@@ -31,13 +35,24 @@ class Abandoned(FedloomError):  # noqa: N818
 def unknown(kind: str, name: str, known: Iterable[str]) -> FedloomError:
     """The error for a name that is not in a list, with the nearest known name as a suggestion."""
     known = sorted(known)
+    listed = f"Known: {', '.join(known)}" if known else "There are none"
+    return FedloomError(f"unknown {kind} '{name}'.{suggestion(name, known)} {listed}.")
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Which known name was probably meant, as a question with a blank before it; empty if none is like it.
+
+    Args:
+        name: What the user wrote.
+        known: The names that there are. Upper and lower case are alike.
+    """
+    known = list(known)
     section = name[: name.rfind(".") + 1]  # what all of them begin with makes none of them alike
     shared = section if all(one.startswith(section) for one in known) else ""
-    ends = [one.removeprefix(shared) for one in known]
-    close = difflib.get_close_matches(name.removeprefix(shared).lower(), ends, n=1, cutoff=0.5)
-    hint = f" Did you mean '{shared}{close[0]}'?" if close else ""
-    listed = f"Known: {', '.join(known)}" if known else "There are none"
-    return FedloomError(f"unknown {kind} '{name}'.{hint} {listed}.")
+    ends = {one.removeprefix(shared).lower(): one for one in known}
+    own = name.removeprefix(shared).lower()
+    close = difflib.get_close_matches(own, ends, n=1, cutoff=ALIKE if len(own) > SHORT else 0.5)
+    return f" Did you mean '{ends[close[0]]}'?" if close else ""
 
 
 def unwritable(path: Path | str, error: OSError, otherwise: str) -> FedloomError:

@@ -108,7 +108,7 @@ STEP_PROMISES: Promises = {
         "codes the rows that clients send: leave out one of the two",
     )
 }
-ADVERSARY_PROMISES: Promises = {
+ATTACK_PROMISES: Promises = {
     Fact.ONLY_SUMS: (
         frozenset({"collude", "collude_against", "look_at_replies"}),
         "looks at single updates: leave out one of the two",
@@ -131,12 +131,26 @@ def broken_facts(part: object, promises: Promises | None = None) -> dict[Fact, s
     found: dict[Fact, str] = dict(_derived(part)[1])
     for kind in reversed(type(part).__mro__):
         own = vars(kind)
-        found |= {fact: why for fact, (functions, why) in about.items() if functions & own.keys()}
+        for fact, (functions, why) in about.items():
+            if overridden := functions & own.keys():
+                found[fact] = why if _is_ours(kind) else _remind(why, fact, kind, min(overridden))
         granted = set[Fact](_of_settings(own.get("grants", ()), part))
         for fact in granted | {IMPLIED[fact] for fact in granted & IMPLIED.keys()}:
             found.pop(fact, None)
         found |= _of_settings(own.get("breaks", {}), part)
     return found
+
+
+def _is_ours(kind: type) -> bool:
+    """Whether a class is one of the library, which has stated all that holds of it."""
+    return kind.__module__.partition(".")[0] == __name__.partition(".")[0]
+
+
+def _remind(why: str, fact: Fact, kind: type, function: str) -> str:
+    """Why a promise counts as broken, with what the author of a class can do about it."""
+    clause, _, instead = why.partition(": ")
+    state = f"state `grants = (fl.Fact.{fact.name},)` in {kind.__name__}, whose {function} is its own, if {fact.value}"
+    return f"{clause}: {state}{f', or {instead}' if instead else ''}"
 
 
 def unkept_promises(part: object, promises: Promises) -> set[Fact]:

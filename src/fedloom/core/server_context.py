@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,6 +19,9 @@ from fedloom.core.seeds import generator, key, numpy_generator
 from fedloom.core.task import Task
 from fedloom.core.trainer import Given, LossStep, Trainer, TrainingRequest
 from fedloom.core.training_checks import check_positions, check_rows, check_training
+
+if TYPE_CHECKING:
+    from fedloom.core.declarations import Declared
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,8 @@ class ServerContext:
         trainers: Trains and evaluates rows of each architecture, where clients' models differ; ``trainer`` is then for
             the server's model.
         counted: How many training samples every client counts with; None for as many as it has.
+        receives: What the method's messages are, by name.
+        sends: What its replies are, by name.
     """
 
     trainer: Trainer
@@ -47,6 +53,8 @@ class ServerContext:
     trainings: dict[str, int] = field(default_factory=dict)
     trainers: Sequence[Trainer] = ()
     counted: Tensor | None = None
+    receives: Declared = field(default_factory=dict)
+    sends: Declared = field(default_factory=dict)
 
     def of_architecture(self, number: int) -> ServerContext:
         """The same for rows of one of the clients' architectures.

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import ClassVar
 
-from fedloom.core.declarations import Declared, Model
+from fedloom.core.declarations import Declared, Model, columns_of_part
 from fedloom.core.facts import Fact
 from fedloom.methods.partial_sharing import PartialSharing
 
@@ -22,8 +22,8 @@ from fedloom.methods.partial_sharing import PartialSharing
 class LGFedAvg(PartialSharing):
     """A shared head on personal bodies, trained together."""
 
-    receives: ClassVar[Declared] = {"head": Model("the model's head")}
-    sends: ClassVar[Declared] = {"head": Model("the head that the site trained")}
+    receives: ClassVar[Declared] = {"head": Model("the model's head", columns=columns_of_part("head"))}
+    sends: ClassVar[Declared] = {"head": Model("the head that the site trained", columns=columns_of_part("head"))}
     grants: ClassVar[Collection[Fact]] = (Fact.ONLY_MEANS,)
     shared: ClassVar[str] = "head"
     own: ClassVar[str | None] = "body"

@@ -16,12 +16,14 @@ from torch import Tensor
 
 from fedloom.core.algorithm import Algorithm, State
 from fedloom.core.cohort import Cohort
-from fedloom.core.declarations import Declared, Kept, Model
+from fedloom.core.declarations import Declared, Kept, Model, columns_of_part
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message, Replies, Reply
 from fedloom.core.task import Task
 from fedloom.methods.requirements import require_body_and_head
+
+BODY = columns_of_part("body")
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,8 @@ class PartialSharing(Algorithm):
     )
     shared: ClassVar[str] = "body"
     own: ClassVar[str | None] = "head"
-    receives: ClassVar[Declared] = {"body": Model("the model's body, all but its head")}
-    sends: ClassVar[Declared] = {"body": Model("the body that the site trained")}
+    receives: ClassVar[Declared] = {"body": Model("the model's body, all but its head", columns=BODY)}
+    sends: ClassVar[Declared] = {"body": Model("the body that the site trained", columns=BODY)}
     keeps: ClassVar[Kept] = {
         "body": "the model's body, as the site trained it",
         "head": "the model's head, as the site trained it",

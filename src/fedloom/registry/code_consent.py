@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.core.errors import FedloomError
+from fedloom.registry.local_imports import import_root, local_sources
 from fedloom.registry.spec import split_spec
 from fedloom.registry.started_code import is_remembered, remember_code
 
@@ -97,10 +98,23 @@ def place_of(name: str) -> str:
 
 
 def code_digest(place: str) -> str | None:
-    """The SHA-256 of a file, or of a module's file, which is not run; None if there is no such file."""
-    path = Path(place) if place.endswith(".py") else _module_file(place)
+    """The SHA-256 of a file, or of a module's file, which is not run; None if there is no such file.
+
+    Of a file that imports others from beside it, it is that of all of them.
+    """
+    is_file = place.endswith(".py")
+    path = Path(place) if is_file else module_file(place)
+    if path is None:
+        return None
+    sources = local_sources(path) if is_file else [path]
     try:
-        return None if path is None else hashlib.sha256(path.read_bytes()).hexdigest()
+        if sources == [path]:
+            return hashlib.sha256(path.read_bytes()).hexdigest()
+        digest, root = hashlib.sha256(), import_root(path)
+        for source in sources:
+            digest.update(hashlib.sha256(source.relative_to(root).as_posix().encode()).digest())
+            digest.update(hashlib.sha256(source.read_bytes()).digest())
+        return digest.hexdigest()
     except OSError:
         return None
 
@@ -187,7 +201,7 @@ def _table(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _module_file(name: str) -> Path | None:
+def module_file(name: str) -> Path | None:
     """The file of a module, found without importing it or its packages."""
     loaded = getattr(sys.modules.get(name), "__file__", None)
     if loaded is not None:

@@ -11,9 +11,9 @@ from fedloom.registry import builtin
 from fedloom.registry.registry import Registry
 
 if TYPE_CHECKING:
-    from fedloom.core.adversary import Adversary
     from fedloom.core.aggregator import Aggregator
     from fedloom.core.algorithm import Algorithm
+    from fedloom.core.attack import Attack
     from fedloom.core.channel_step import ChannelStep
     from fedloom.core.metric import Metric
     from fedloom.core.objective import Loss
@@ -39,8 +39,8 @@ CHANNEL_STEPS: Registry[type[ChannelStep]] = Registry(
     key="channel",
     is_list=True,
 )
-ATTACKS: Registry[type[Adversary]] = Registry(
-    *("attack", "fedloom.attacks", builtin.ATTACKS, "fedloom.core.adversary:Adversary"), key="adversary"
+ATTACKS: Registry[type[Attack]] = Registry(
+    *("attack", "fedloom.attacks", builtin.ATTACKS, "fedloom.core.attack:Attack"), key="adversary"
 )
 PREDICTION_STAGES: Registry[type[PredictionStage]] = Registry(
     *("prediction stage", "fedloom.prediction", builtin.PREDICTION_STAGES),

@@ -154,10 +154,10 @@ def _play(request: StudyRequest, member: Member, seed: int, factory: RunFactory,
     """Play a run, measure every visit, and write numbers and pictures."""
     prepared, visits = factory.prepare(member, seed), list[GeneratorVisit]()
     hostile = prepared.composition.hostile
-    if hostile is None or not isinstance(hostile.adversary, GAN):
+    if hostile is None or not isinstance(hostile.attack, GAN):
         raise AssertionError("the run has no GAN attack")
-    attack = with_visits(hostile.adversary, visits.append)
-    composition = replace(prepared.composition, hostile=replace(hostile, adversary=attack))
+    attack = with_visits(hostile.attack, visits.append)
+    composition = replace(prepared.composition, hostile=replace(hostile, attack=attack))
     history = execute(replace(prepared, composition=composition), None, request.watch(member.label, seed))
     task = composition.task
     classifier = ReferenceClassifier.train(task, {**CLASSIFIER, "seed": seed})

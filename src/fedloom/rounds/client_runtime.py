@@ -154,7 +154,7 @@ class ClientRuntime:
         reply = self.algorithm.client_update(cohort, message)
         check_reply(self.algorithm, reply, len(cohort))
         if self.hostile is not None:
-            reply = self.hostile.attack(self.algorithm, reply, message, cohort)
+            reply = self.hostile.poison_reply(self.algorithm, reply, message, cohort)
         for stage in self.stages:
             stage.after_update(cohort)
         trained = frozenset(cohort.changed)

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from fedloom.channel.channel import Channel
 from fedloom.channel.downlink import DownChannel, Downlink
-from fedloom.core.adversary import Adversary
 from fedloom.core.aggregator import Aggregator
 from fedloom.core.algorithm import Algorithm, ServerStep, exchanges
+from fedloom.core.attack import Attack
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.cohort import RunSetting
 from fedloom.core.facts import Fact, holds
@@ -66,7 +66,7 @@ class Composition:
     """The name of the weighting."""
     hostile: HostileClients | None = None
     """The clients that play another role, if there are any."""
-    awaited: Adversary | None = None
+    awaited: Attack | None = None
     """An attack whose clients are drawn from groups that the method forms before round 1. Until then nobody is hostile,
     since groups are formed by honest clients; ``runs/hostile_groups.py`` draws them."""
     downlink: Downlink | None = None
@@ -240,6 +240,8 @@ class Composition:
             self.weigh,
             trainers=tuple(one.at(round_number) for one in self.trainers),
             counted=self.counted_samples(trainer.task.at(round_number).federation.train.sizes),
+            receives=self.algorithm.receives,
+            sends=self.algorithm.sends,
         )
 
     @property

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 import torch
 
 from fedloom.config.schema import RunConfig
-from fedloom.core.adversary import FORMED
 from fedloom.core.algorithm import Algorithm, SelectsGroups
 from fedloom.core.channel_step import ChannelStep
 from fedloom.core.errors import FedloomError
@@ -67,7 +66,11 @@ def check_parts(
 
 def _check_hostile_groups(config: RunConfig, algorithm: Algorithm) -> None:
     """Refuse an attack by groups of a method that forms none."""
-    if config.adversary is not None and config.adversary.groups == FORMED and not isinstance(algorithm, SelectsGroups):
+    if (
+        config.adversary is not None
+        and config.adversary.draws_from_formed_groups
+        and not isinstance(algorithm, SelectsGroups)
+    ):
         raise FedloomError(
             f'adversary: groups="formed" makes groups hostile that the method forms, and {config.method["name"]} forms '
             "none: use fedseq or fedseqinter, list the groups, or leave groups out."

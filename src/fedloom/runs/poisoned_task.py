@@ -23,8 +23,8 @@ def poisoned_task(task: Task, hostile: HostileClients, seed: int) -> Task:
         task: The task as honest clients have it.
         hostile: The attack, and who carries it out.
     """
-    task, attack = hostile.poison_task(task, seed), hostile.adversary
-    if type(attack).poison_samples is Adversary.poison_samples:
+    task, attack = hostile.poison_task(task, seed), hostile.attack
+    if not isinstance(attack, Adversary) or type(attack).poison_samples is Adversary.poison_samples:
         return task
     federation, name = task.federation, type(attack).__name__.lower()
     if not isinstance(federation, Federation) or not federation.samples_are_independent or task.stacking_obstacle:
@@ -42,8 +42,8 @@ def _poison(task: Task, federation: Federation, client: int, hostile: HostileCli
     states = (federation, *(state for _, state in federation.later))
     positions = torch.unique(torch.cat([state.train[client] for state in states]))
     samples = {name: column[positions] for name, column in federation.columns.items()}
-    poisoned = samples | dict(hostile.adversary.poison_samples(samples, client, task, seed))
-    _check(poisoned, samples, type(hostile.adversary).__name__)
+    poisoned = samples | dict(hostile.attack.poison_samples(samples, client, task, seed))
+    _check(poisoned, samples, type(hostile.attack).__name__)
     changed = torch.zeros(len(positions), dtype=torch.bool)
     for name, rows in samples.items():
         changed |= (poisoned[name] != rows).flatten(1).any(1) if rows.dim() > 1 else poisoned[name] != rows

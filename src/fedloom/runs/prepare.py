@@ -230,16 +230,17 @@ def hostile_clients(config: RunConfig, clients: int) -> HostileClients | None:
     attack = config.adversary
     if attack is None:
         return None
-    if attack.start > config.rounds:
+    if attack.first_round > config.rounds:
         raise FedloomError(
-            f"adversary: the attack starts in round {attack.start}, and the run has {config.rounds}: start it earlier."
+            f"adversary: the attack starts in round {attack.first_round}, and the run has {config.rounds}: start it "
+            "earlier."
         )
     if attack.waits_for_groups:
         return None
     held_out = held_out_clients(config, clients)
     participants = [client for client in range(clients) if client not in held_out]
     hostile = HostileClients(attack, attack.members(participants, config.seed))
-    return hostile if hostile.members or hostile.server_is_hostile else None
+    return hostile if hostile.members or attack.server_is_hostile else None
 
 
 def _with_start(task: Task, config: RunConfig) -> tuple[Task, dict[str, str]]:

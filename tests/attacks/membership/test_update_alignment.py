@@ -12,6 +12,7 @@ from fedloom.attacks.membership.update_alignment import Whitening, alignment_sco
 from fedloom.attacks.reconstruction.gradients import gradient, inputs_of, sample_gradients
 from fedloom.audits.updates_of_run import updates_of_run
 from fedloom.core.errors import FedloomError
+from fedloom.data.federation import Ragged
 from support.synthetic import federation
 
 ROUNDS = 3
@@ -99,7 +100,16 @@ def test_what_cannot_be_asked_is_refused(small, played):
     seen, own = played[0], small.federation.global_test
     with pytest.raises(FedloomError, match="the server saw no update of client 2: ask for clients that took part"):
         alignment_scores(small, [one for one in seen if one.clients != (2,)], {2: own[:3]}, own)
-    made = federation([20, 20], shape=(4,), classes=3)
-    numbers = fl.task_of(replace(made, columns={**made.columns, "y": made.columns["y"].float()}, classes=1), "mlp")
-    with pytest.raises(FedloomError, match="membership is judged by the classes"):
-        alignment_scores(numbers, seen, {0: made.train[0]}, own)
+
+
+@pytest.mark.parametrize("method", ["fedavg", "scaffold", "fedper"])
+def test_numbers_are_asked_by_the_task_s_own_loss_and_parts_of_a_model_by_what_is_sent(method):
+    made = federation([15, 15, 15], shape=(12,))
+    half = Ragged.of([part[:5].numpy() for part in made.train])
+    columns = {**made.columns, "y": made.columns["x"].sum(1) + 3 * made.columns["y"]}
+    task = fl.task_of(replace(made, columns=columns, classes=1, train=half), "mlp")
+    seen, _ = updates_of_run(task, method, rounds=1, eval_every=0, local={"epochs": 3, "batch_size": 0, "lr": 0.05})
+    members = {client: half[client] for client in range(3)}
+    others = {client: made.train[client][5:10] for client in range(3)}
+    own = torch.cat([made.train[client][10:] for client in range(3)])
+    assert update_alignment(task, seen, members, others, own).auc > 0.7

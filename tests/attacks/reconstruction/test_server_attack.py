@@ -101,7 +101,8 @@ def test_with_default_noise_of_dp_sgd_nothing_is_read():
          "securesum lets only sums .*linearleak reads the updates of single clients: leave out victims"),
         ("fedavg", {"adversary": {"name": "linearleak", "victims": [99]}}, "there is no client 99 to read"),
         ("fedavg", {"adversary": {"name": "linearleak", "victims": []}}, "it must have at least 1 entry"),
-        ("fedproto", {"adversary": "linearleak"}, "linearleak reads models that clients trained, and fedproto"),
+        ("fedproto", {"adversary": "linearleak"},
+         "linearleak reads models that clients trained, or their changes, and fedproto"),
         ("local", {"adversary": "trapweights"}, "trapweights reads what clients send, and local"),
         ("fedavg", {"adversary": {"name": "classfishing", "target": 10}}, "target=10: there are 10 classes"),
         ("fedavg", {"adversary": {"name": "gradientinversion", "by": "magic"}}, "by='magic'"),
@@ -135,8 +136,8 @@ def test_a_model_that_cannot_be_read_is_refused(attack, model, said):
 def test_samples_that_cannot_be_rebuilt_are_refused():
     made = federation([20, 20, 20], shape=(5,), classes=2)
     numbers = replace(made, columns={**made.columns, "y": made.columns["y"].float()}, classes=1)
-    with pytest.raises(FedloomError, match="use a task of classes"):
-        fl.run(fl.task_of(numbers, "mlp"), "fedavg", rounds=1, adversary="linearleak")
+    with pytest.raises(FedloomError, match="gradientinversion rebuilds images"):
+        fl.run(fl.task_of(numbers, "mlp"), "fedavg", rounds=1, adversary="gradientinversion")
     table = fl.task_of(made, "mlp")
     with pytest.raises(
         FedloomError, match=r"gradientinversion rebuilds images, .* use a task on images, or linearleak"
@@ -149,3 +150,22 @@ def test_the_attacks_are_listed():
     result = CliRunner().invoke(app, ["list", "attacks", "--json"])
     names = {row["name"] for row in json.loads(result.stdout)}
     assert {"linearleak", "gradientinversion", "trapweights", "classfishing"} <= names
+
+
+SERVERS = ["linearleak", "gradientinversion", "trapweights", "classfishing"]
+
+
+@pytest.mark.parametrize("attack", SERVERS)
+@pytest.mark.parametrize("setting", ["clients", "fraction", "groups", "start", "stop"])
+def test_a_server_has_no_setting_of_hostile_clients(task, attack, setting):
+    with pytest.raises(FedloomError, match=f"unknown key in attack {attack}: '{setting}'"):
+        fl.run(task, "fedavg", rounds=1, adversary={"name": attack, setting: [1]})
+    rows = json.loads(CliRunner().invoke(app, ["list", "attacks", "--json"]).stdout)
+    (listed,) = (row["settings"] for row in rows if row["name"] == attack)
+    assert setting not in listed
+    assert {"victims", "most", "at_round"} <= set(listed)
+
+
+def test_an_attack_after_the_last_round_is_refused(task):
+    with pytest.raises(FedloomError, match="the attack starts in round 3, and the run has 2"):
+        fl.run(task, "fedavg", rounds=2, adversary=LinearLeak(at_round=3))

@@ -120,3 +120,21 @@ def test_a_class_in_a_file_keeps_its_output_over_resume_and_prediction(tmp_path)
     model = model_of_run(tmp_path / "part", trusted=TrustedCode(settings["model"]))
     samples = fl.task("digits", **settings).federation.columns["x"][:4]
     assert torch.allclose(model.predict(samples).sum(1), torch.ones(4))
+
+
+class WithAttributes:
+    """What Hugging Face's models return looks like this: fields, most of them None."""
+
+    def __init__(self, **fields):
+        self.__dict__.update(fields)
+
+
+@pytest.mark.parametrize("form", [dict, WithAttributes])
+def test_the_only_tensor_beside_what_is_none_needs_no_declaration(form):
+    x = torch.ones(2, 3)
+    assert chosen_output(nn.Identity(), form(loss=None, logits=x)) is x
+    with pytest.raises(FedloomError, match=r"of loss, logits: declare which"):
+        chosen_output(nn.Identity(), form(loss=x.sum(), logits=x))
+    model = nn.Identity()
+    model.output = "logits"
+    assert chosen_output(model, form(loss=x.sum(), logits=x)) is x

@@ -13,8 +13,14 @@ from fedloom.config.resolve import resolve
 from fedloom.config.schema import to_toml
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.protocol.blueprint import Blueprint
-from fedloom.deploy.protocol.user_files import named_code, user_files, with_absolute_files, with_relative_files
-from fedloom.registry.code_consent import trust_only
+from fedloom.deploy.protocol.user_files import (
+    copy_user_files,
+    named_code,
+    user_files,
+    with_absolute_files,
+    with_relative_files,
+)
+from fedloom.registry.code_consent import code_digest, trust_only
 from fedloom.registry.validation import read_toml
 from support.command_line import output
 
@@ -145,6 +151,24 @@ def test_rules_that_act_in_turn_are_found() -> None:
     assert [file.name for file in user_files(plain)] == ["mine.py", "yours.py"]
     there = with_absolute_files(plain, Path("/folder"))["aggregation"]
     assert there == ["foolsgold", "/folder/mine.py:A:x=1", {"name": "/folder/yours.py:B"}]
+
+
+def test_a_package_goes_with_all_that_it_imports_and_in_its_folders(files: Path, tmp_path: Path) -> None:
+    package = files / "mypkg"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "layers.py").write_text(NET.format(name="A"))
+    (package / "nets.py").write_text("from .layers import A\n")
+    config = {"task": {"name": "digits", "model": f"{package}/nets.py:A"}, "method": {"name": "fedavg"}}
+    folder = tmp_path / "site"
+    inside = copy_user_files(config, folder)
+    assert inside["task"]["model"] == "mypkg/nets.py:A"
+    copied = sorted(one.relative_to(folder).as_posix() for one in folder.rglob("*.py"))
+    assert copied == ["mypkg/__init__.py", "mypkg/layers.py", "mypkg/nets.py"]
+    assert with_absolute_files(inside, folder)["task"]["model"] == f"{folder}/mypkg/nets.py:A"
+    assert code_digest(f"{folder}/mypkg/nets.py") == code_digest(f"{package}/nets.py")
+    (folder / "mypkg/layers.py").write_text("changed = True\n")
+    assert code_digest(f"{folder}/mypkg/nets.py") != code_digest(f"{package}/nets.py")
 
 
 TRAINING = """

@@ -13,13 +13,13 @@ the AUC too, and at an epsilon of 2 that bound is far above 0.5: 0.88.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from torch import Tensor
 
 from fedloom.attacks.measures.interval import Rates, clopper_pearson
+from fedloom.attacks.measures.trade_off import Profile, curve_of_profile
 
 RARE = (0.001, 0.01)
 """The false-positive rates at which true positives are reported."""
@@ -95,7 +95,7 @@ def auc(inside: Tensor, outside: Tensor) -> float:
     return float(wins.mean() / 2 / len(below))
 
 
-def most_auc(profile: Sequence[tuple[float, float]]) -> float:
+def most_auc(profile: Profile) -> float:
     """The largest AUC that privacy leaves possible: ``1`` less the area under the least rate of missed members.
 
     A mechanism has an epsilon for every delta, and each of these pairs bounds that rate (Dong, Roth and Su, Gaussian
@@ -107,11 +107,7 @@ def most_auc(profile: Sequence[tuple[float, float]]) -> float:
         profile: Some pairs of epsilon and delta that all hold.
     """
     accused = (np.arange(STEPS) + 0.5) / STEPS
-    missed = np.zeros(STEPS)
-    for epsilon, delta in profile:
-        missed = np.maximum(missed, 1 - delta - math.exp(epsilon) * accused)
-        missed = np.maximum(missed, math.exp(-epsilon) * (1 - delta - accused))
-    return float(1 - missed.mean())
+    return float(1 - curve_of_profile(profile)(accused).mean())
 
 
 def true_positives_at(inside: Tensor, outside: Tensor, allowed: float, confidence: float = 0.95) -> RateAt:

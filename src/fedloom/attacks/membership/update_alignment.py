@@ -50,16 +50,24 @@ class Whitening:
     factor: Tensor
 
     @staticmethod
-    def of(task: Task, row: Tensor, own: Tensor) -> Whitening:
-        """The metric of the server's samples at a model.
+    def of(update: Seen, own: Tensor) -> Whitening:
+        """The metric of the server's samples at the model that an update started from, in what is sent.
 
         Args:
-            row: The model.
             own: The positions of the server's samples.
         """
-        gradients = sample_gradients(task, row, own).double()
+        gradients = update.take_sent(sample_gradients(update.task, update.row, own)).double()
+        return Whitening.of_gradients(gradients, RIDGE * gradients.square().sum(1).mean())
+
+    @staticmethod
+    def of_gradients(gradients: Tensor, ridge: Tensor) -> Whitening:
+        """The metric of some gradients.
+
+        Args:
+            gradients: A row per sample.
+            ridge: What is added to the sum of their squares.
+        """
         inner = gradients @ gradients.T
-        ridge = RIDGE * inner.diagonal().mean()
         factor = torch.linalg.cholesky(inner + ridge * torch.eye(len(inner), dtype=inner.dtype))
         return Whitening(gradients, ridge, factor)
 
@@ -109,16 +117,16 @@ def alignment_scores(task: Task, updates: Sequence[Seen], asked: Positions, own:
         asked: The positions of the samples whose membership is asked, of each client.
         own: The positions of samples of the same kind that the server has.
     """
-    if not task.classifies or task.has_named_inputs:
-        raise FedloomError(f"membership is judged by the classes of samples with one input, and {task.name} has other.")
+    if task.has_named_inputs:
+        raise FedloomError(f"gradients of single samples are taken of samples with one input: {task.name} has other.")
     found: dict[int, list[Tensor]] = {client: [] for client in asked}
     metric, row = None, None
     for update in updates:
         if metric is None or row is None or not torch.equal(row, update.row):
-            metric, row = Whitening.of(task, update.row, own), update.row
+            metric, row = Whitening.of(update, own), update.row
         for client in found.keys() & set(update.clients):
-            steps = -sample_gradients(task, row, asked[client]).double()
-            found[client].append(metric.cosines(steps, update.trained))
+            steps = -update.take_sent(sample_gradients(update.task, row, asked[client])).double()
+            found[client].append(metric.cosines(steps, update.take_sent(update.trained)))
     silent = [client for client, scores in found.items() if not scores]
     if silent:
         raise FedloomError(f"the server saw no update of client {silent[0]}: ask for clients that took part.")

@@ -87,7 +87,7 @@ def row_moves(task: Task, update: Seen, table: str) -> Tensor:
         update: What the server saw.
     """
     _needed_table(task, table)
-    moves: Tensor = task.layout.views(update.change)[table].norm(dim=1)
+    moves: Tensor = update.layout.views(update.change)[table].norm(dim=1)
     return moves
 
 

@@ -13,14 +13,15 @@ This is their class fishing. They go on to fish by one feature where a class has
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from fedloom.attacks.reconstruction.labels import last_bias
+from fedloom.attacks.reconstruction.labels import last_bias, needed_classes, trained_slots
 from fedloom.attacks.reconstruction.linear_layer import read_linear_layer
-from fedloom.attacks.reconstruction.linear_leak import changes_of_layer, needed_first_layer
+from fedloom.attacks.reconstruction.linear_leak import changes_of_layer, check_sent, needed_first_layer
+from fedloom.attacks.reconstruction.sent_models import with_changed_models
 from fedloom.attacks.reconstruction.server_attack import Found, ServerAttack
 from fedloom.attacks.seen_updates import Seen
 from fedloom.core.algorithm import Algorithm
@@ -38,15 +39,6 @@ class ClassFishing(ServerAttack):
     """A malicious server sends a model whose update shows the samples of one class only, and reads them.
 
     Args:
-        clients: Not used: no client is hostile.
-        fraction: Not used: no client is hostile.
-        groups: Not used: no client is hostile.
-        start: The first round in which the server may change what it sends.
-        stop: The last such round; by default the run's.
-        victims: The numbers of the clients that the server reads; by default the first ones that answer, up to
-            ``most``.
-        most: How many clients it reads at most.
-        at_round: The round in which it attacks, counted from 1.
         target: The number of the class that it is after.
         depth: How much larger the biases of all other classes are.
     """
@@ -62,18 +54,20 @@ class ClassFishing(ServerAttack):
     def check(self, algorithm: Algorithm, task: Task) -> None:
         """Refuse also a class that there is not, and a model that it cannot read."""
         super().check(algorithm, task)
-        needed_first_layer(self, task)
-        if last_bias(task) is None:
-            raise FedloomError("classfishing sets the bias of the model's last layer, which has none.")
+        needed_classes(self, task)
+        for own in task.by_architecture:
+            first = needed_first_layer(self, own)
+            if last_bias(own) is None:
+                raise FedloomError("classfishing sets the bias of the model's last layer, which has none.")
+            check_sent(self, algorithm, own, first.weight, first.bias, *_head(own))
         if self.target >= task.federation.classes:
             raise FedloomError(f"classfishing: target={self.target}: there are {task.federation.classes} classes.")
 
     def poison_message(self, wave: Wave, context: ServerContext) -> Message:
         """The model that fishes, in the round of the attack."""
-        if context.round != self.at_round or "row" not in wave.message.shared:
+        if context.round != self.at_round:
             return wave.message
-        row = fish(context.task, wave.message["row"], self.target, self.depth)
-        return replace(wave.message, shared={**wave.message.shared, "row": row})
+        return with_changed_models(wave, context, lambda task, row: fish(task, row, self.target, self.depth))
 
     def rebuild(self, seen: Seen) -> Found:
         """Of a linear model the mean of the class, else a candidate per neuron that its samples moved."""
@@ -104,5 +98,5 @@ def fish(task: Task, row: Tensor, target: int, depth: float) -> Tensor:
 
 def _head(task: Task) -> tuple[Slot, Slot]:
     """Where weight and bias of the last layer lie."""
-    weight, bias = task.layout.trainable[-2:]
+    weight, bias = trained_slots(task)[-2:]
     return weight, bias

@@ -54,12 +54,6 @@ class GAN(Adversary):
     """Hostile clients train a generator of images against the models that they get.
 
     Args:
-        clients: The numbers of the hostile clients; by default they are drawn by the run's seed.
-        fraction: The share of hostile clients if ``clients`` does not name them, rounded up.
-        groups: Groups of clients who turn hostile together, or ``formed``: those that the method forms; ``fraction`` is
-            then the share of groups.
-        start: The first round of the attack.
-        stop: Its last round; by default the run\'s.
         variant: ``added``: the received model with one more output, as a copy; ``random``: the same with weights that
             say nothing; ``original``: the received model as it is, and made images among the client's own.
         steps: Steps of the generator whenever a hostile client takes part.

@@ -6,7 +6,7 @@ the labels of the images first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import torch
@@ -15,7 +15,15 @@ from torch import Tensor
 from fedloom.attacks.reconstruction.dlg import Guess, deep_leakage
 from fedloom.attacks.reconstruction.gradients import LocalSteps, inputs_of
 from fedloom.attacks.reconstruction.inverting import invert_gradient
-from fedloom.attacks.reconstruction.labels import label_counts, label_of_one, last_bias, mean_prediction
+from fedloom.attacks.reconstruction.labels import (
+    label_counts,
+    label_of_one,
+    last_bias,
+    mean_prediction,
+    needed_classes,
+    trained_slots,
+)
+from fedloom.attacks.reconstruction.linear_leak import check_sent
 from fedloom.attacks.reconstruction.rebuilt import value_range
 from fedloom.attacks.reconstruction.server_attack import Found, ServerAttack
 from fedloom.attacks.seen_updates import Seen
@@ -31,15 +39,6 @@ class GradientInversion(ServerAttack):
     """A server seeks the images whose update is the one that a client sent.
 
     Args:
-        clients: Not used: no client is hostile.
-        fraction: Not used: no client is hostile.
-        groups: Not used: no client is hostile.
-        start: The first round in which the server may change what it sends.
-        stop: The last such round; by default the run's.
-        victims: The numbers of the clients that the server reads; by default the first ones that answer, up to
-            ``most``.
-        most: How many clients it reads at most.
-        at_round: The round in which it attacks, counted from 1.
         by: ``cosine`` follows the direction of the update through the client's local steps and prefers smooth images;
             ``dlg`` takes the update for one gradient, and needs a model that is smooth itself (sigmoid).
         images: How many images of a client it seeks at most; one that has more samples is sought that many.
@@ -60,16 +59,21 @@ class GradientInversion(ServerAttack):
     def check(self, algorithm: Algorithm, task: Task) -> None:
         """Refuse also a model whose last layer tells no labels."""
         super().check(algorithm, task)
-        if last_bias(task) is None:
-            raise FedloomError(
-                "gradientinversion finds labels by the bias of the model's last layer, which has none: use a model "
-                "whose last layer has a bias."
-            )
+        needed_classes(self, task)
+        for own in task.by_architecture:
+            if last_bias(own) is None:
+                raise FedloomError(
+                    "gradientinversion finds labels by the bias of the model's last layer, which has none: use a model "
+                    "whose last layer has a bias."
+                )
+            check_sent(self, algorithm, own, *trained_slots(own))
 
     def rebuild(self, seen: Seen) -> Found:
         """The images that would have made the same change."""
         task, context = seen.task, seen.context
         steps = LocalSteps.of(context.work, seen.samples, context.round, context.rounds)
+        if seen.steps == 1 != steps.count:  # the method makes one step of all samples, whatever the local work is
+            steps = replace(steps, count=1, batch_size=0)
         sent = -seen.trained / (steps.lr * max(steps.count, 1))  # the gradient, where there was one step
         draw = context.generator(f"adversary/{'-'.join(map(str, seen.clients))}")
         counts = self._label_counts(seen, sent, draw)
@@ -80,7 +84,8 @@ class GradientInversion(ServerAttack):
 
     def _label_counts(self, seen: Seen, sent: Tensor, draw: torch.Generator) -> Tensor:
         """How many samples of each class the client has."""
-        task, bias = seen.task, sent[-seen.task.federation.classes :]  # the last columns that train
+        task, last = seen.task, trained_slots(seen.task)[-1]
+        bias = sent[last.start : last.stop]  # what trains stands first in a row
         if seen.samples == 1:
             return torch.nn.functional.one_hot(torch.tensor(label_of_one(bias)), len(bias))
         shape = inputs_of(task, task.sample).shape[1:]

@@ -95,7 +95,7 @@ def gradient(task: Task, row: Tensor, inputs: Tensor, labels: Tensor, keep_graph
 
 
 def sample_gradients(task: Task, row: Tensor, positions: Tensor) -> Tensor:
-    """The gradient of each sample's loss in all columns that train: samples×columns.
+    """The gradient of each sample's loss, the task's own, in all columns that train: samples×columns.
 
     Args:
         task: The task, whose model it is.
@@ -105,7 +105,8 @@ def sample_gradients(task: Task, row: Tensor, positions: Tensor) -> Tensor:
     everything = task.layout.views(row.detach())
 
     def loss(tensors: dict[str, Tensor], sample: Tensor, label: Tensor) -> Tensor:
-        return loss_of(outputs_of(task, {**everything, **tensors}, sample[None]), label[None])
+        values, _ = task.objective.losses(outputs_of(task, {**everything, **tensors}, sample[None]), label[None])
+        return values.sum()
 
     each = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))
     tensors = {slot.name: everything[slot.name] for slot in task.layout.trainable}
@@ -159,5 +160,6 @@ def _gradients(
 ) -> dict[str, Tensor]:
     everything = {**task.layout.views(row), **tensors}
     loss = loss_of(outputs_of(task, everything, inputs), labels)
-    found = torch.autograd.grad(loss, list(tensors.values()), create_graph=keep_graph)
+    # What a method adds to a model has no part in this loss: its gradient is zero.
+    found = torch.autograd.grad(loss, list(tensors.values()), create_graph=keep_graph, materialize_grads=True)
     return dict(zip(tensors, found, strict=True))

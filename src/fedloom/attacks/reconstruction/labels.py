@@ -15,14 +15,36 @@ import torch
 from torch import Tensor
 
 from fedloom.attacks.reconstruction.gradients import outputs_of
+from fedloom.core.errors import FedloomError
 from fedloom.core.layout import Slot
+from fedloom.core.model.adapted_model import model_columns
+from fedloom.core.objective import CrossEntropy
 from fedloom.core.task import Task
+
+
+def needed_classes(attack: object, task: Task) -> None:
+    """Raise a ``FedloomError`` for a task without classes that are learnt by cross-entropy.
+
+    Args:
+        attack: Who needs them.
+    """
+    if not task.classifies or not isinstance(task.objective, CrossEntropy):
+        raise FedloomError(
+            f"{type(attack).__name__.lower()} needs classes that are learnt by cross-entropy, and task {task.name} has "
+            "others, or another loss: linearleak and trapweights read samples under any loss."
+        )
 
 
 def last_bias(task: Task) -> Slot | None:
     """Where the bias of the model's last layer lies, with a number per class; None if it has none."""
-    last = task.layout.trainable[-1]
+    last = trained_slots(task)[-1]
     return last if last.shape == (task.federation.classes,) else None
+
+
+def trained_slots(task: Task) -> list[Slot]:
+    """Where the parameters of the task's own model lie, without those of modules that a method adds to it."""
+    own = model_columns(task)
+    return [slot for slot in task.layout.trainable if bool(own[slot.start])]
 
 
 def label_of_one(bias_gradient: Tensor) -> int:

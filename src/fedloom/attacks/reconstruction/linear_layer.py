@@ -54,8 +54,8 @@ def first_linear_layer(task: Task) -> FirstLayer | None:
     slots = {slot.name: slot for slot in task.layout.trainable}
     for name, (given, made) in seen.items():
         weight, bias = slots.get(f"{name}.weight".lstrip(".")), slots.get(f"{name}.bias".lstrip("."))
-        if weight is None or bias is None or given.numel() != noise.numel():
-            continue
+        if weight is None or bias is None or given.numel() != noise.numel() or weight.shape[1] != noise.numel():
+            continue  # a layer that sees a sequence step by step gives mixtures of its steps away, and no sample
         if torch.equal(given.flatten(), noise.flatten()):
             after = (other for other, (got, _) in seen.items() if _is(got, made.relu()))
             return FirstLayer(name, weight, bias, slots.get(f"{next(after, '')}.weight"))

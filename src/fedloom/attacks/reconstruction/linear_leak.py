@@ -11,37 +11,27 @@ from torch import Tensor
 
 from fedloom.attacks.reconstruction.linear_layer import FirstLayer, first_linear_layer, read_linear_layer
 from fedloom.attacks.reconstruction.server_attack import Found, ServerAttack
-from fedloom.attacks.seen_updates import Seen
+from fedloom.attacks.seen_updates import Seen, columns_on_the_way
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
+from fedloom.core.layout import Slot
 from fedloom.core.task import Task
 
 
 @dataclass(frozen=True)
 class LinearLeak(ServerAttack):
-    """A server reads samples from the change of a linear first layer: weights divided by bias, neuron by neuron.
-
-    Args:
-        clients: Not used: no client is hostile.
-        fraction: Not used: no client is hostile.
-        groups: Not used: no client is hostile.
-        start: The first round in which the server may change what it sends.
-        stop: The last such round; by default the run's.
-        victims: The numbers of the clients that the server reads; by default the first ones that answer, up to
-            ``most``.
-        most: How many clients it reads at most.
-        at_round: The round in which it attacks, counted from 1.
-    """
+    """A server reads samples from the change of a linear first layer: weights divided by bias, neuron by neuron."""
 
     def check(self, algorithm: Algorithm, task: Task) -> None:
         """Refuse also a model without a linear first layer."""
         super().check(algorithm, task)
-        needed_first_layer(self, task)
+        for own in task.by_architecture:
+            first = needed_first_layer(self, own)
+            check_sent(self, algorithm, own, first.weight, first.bias)
 
     def rebuild(self, seen: Seen) -> Found:
         """A candidate per neuron whose bias moved."""
-        first = needed_first_layer(self, seen.task)
-        weight, bias = changes_of_layer(first, seen)
+        weight, bias = changes_of_layer(needed_first_layer(self, seen.task), seen)
         return Found(read_linear_layer(weight, bias))
 
 
@@ -60,11 +50,28 @@ def needed_first_layer(attack: ServerAttack, task: Task) -> FirstLayer:
     return first
 
 
+def check_sent(attack: ServerAttack, algorithm: Algorithm, task: Task, *slots: Slot) -> None:
+    """Raise a ``FedloomError`` for a method whose clients do not send the weights that an attack reads.
+
+    Args:
+        attack: Who needs them.
+        algorithm: The method of the run.
+        slots: Where the weights lie.
+    """
+    sent = columns_on_the_way(algorithm.sends, task)
+    kept = [slot.name for slot in slots if not bool(sent[slot.start : slot.stop].all())]
+    if kept:
+        name, method = type(attack).__name__.lower(), type(algorithm).__name__.lower()
+        raise FedloomError(
+            f"{name} needs the weights {kept[0]} of the model, and {method} does not send them: choose another method."
+        )
+
+
 def changes_of_layer(first: FirstLayer, seen: Seen) -> tuple[Tensor, Tensor]:
     """The change of the weight and of the bias of a layer.
 
     Args:
         seen: What the server sees.
     """
-    views = seen.context.layout.views(seen.change)
+    views = seen.layout.views(seen.change)
     return views[first.weight.name], views[first.bias.name]

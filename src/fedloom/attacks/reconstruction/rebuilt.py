@@ -14,7 +14,7 @@ from fedloom.attacks.reconstruction.gradients import inputs_of
 from fedloom.core.task import Task
 
 RECOGNISED = 20.0
-"""A rebuilt sample counts from this PSNR on, in dB."""
+"""A rebuilt sample counts from this PSNR on, in dB: a tenth of the range of pixels off, or of a column's spread."""
 LOOKED_AT = 1000
 """Of how many samples the range of values is taken."""
 
@@ -27,7 +27,7 @@ class Rebuilt:
         clients: Whose samples they are: one client's, or of all clients of a sum.
         originals: The samples that were sought.
         rebuilt: The best guess for each, every guess used once; NaN where there was none.
-        psnr: The PSNR of each in dB; NaN where there was no guess.
+        psnr: The PSNR of each in dB, of a row in units of its columns' spread; NaN where there was no guess.
         ssim: The SSIM of each; NaN also where samples are no images.
         of: How many training samples these clients have.
         labels: The share of their labels that was found; None where an attack seeks none.
@@ -59,6 +59,7 @@ def judge_rebuilt(
     clients: Sequence[int] = (0,),
     of: int | None = None,
     labels: float | None = None,
+    spread: Tensor | None = None,
 ) -> Rebuilt:
     """Guesses beside the originals that they fit best.
 
@@ -69,9 +70,11 @@ def judge_rebuilt(
         clients: Whose samples they are.
         of: How many training samples these clients have; as many as originals by default.
         labels: The share of labels that was found.
+        spread: What errors in each number are relative to, instead of the range of values.
     """
     guesses = guesses.to(originals.dtype).reshape(len(guesses), *originals.shape[1:])
-    places = best_assignment(guesses, originals)
+    unit, peak = (1.0, peak) if spread is None else (spread, 1.0)
+    places = best_assignment(guesses / unit, originals / unit)
     there = places >= 0
     rebuilt = torch.full_like(originals, float("nan"))
     rebuilt[there] = guesses[places[there]]
@@ -79,13 +82,26 @@ def judge_rebuilt(
     if originals.dim() == 4 and bool(there.any()):
         alike[there] = ssim(rebuilt[there], originals[there], peak)
     number = len(originals) if of is None else of
-    return Rebuilt(tuple(clients), originals, rebuilt, psnr(rebuilt, originals, peak), alike, number, labels)
+    each = psnr(rebuilt / unit, originals / unit, peak)
+    return Rebuilt(tuple(clients), originals, rebuilt, each, alike, number, labels)
 
 
 def value_range(task: Task) -> tuple[float, float]:
     """The lowest and the highest value of prepared inputs: what everybody knows of pixels."""
     inputs = inputs_of(task, task.federation.train.order[:LOOKED_AT])
     return float(inputs.min()), float(inputs.max())
+
+
+def column_spread(task: Task) -> Tensor | None:
+    """The standard deviation of each column of a table; None where samples are no rows.
+
+    The range of a table is that of its widest column: measured by it, a row of means would look like most rows.
+    """
+    rows = inputs_of(task, task.federation.train.order[:LOOKED_AT])
+    if rows.dim() != 2:
+        return None
+    spread = rows.std(0, correction=0)
+    return torch.where(spread > 0, spread, torch.ones_like(spread))
 
 
 def summary(found: Sequence[Rebuilt]) -> dict[str, float]:

@@ -18,14 +18,13 @@ from torch import Tensor
 
 from fedloom.attacks.reconstruction.gradients import inputs_of
 from fedloom.attacks.reconstruction.labels import labels_found
-from fedloom.attacks.reconstruction.rebuilt import Rebuilt, judge_rebuilt, summary, value_range
+from fedloom.attacks.reconstruction.rebuilt import Rebuilt, column_spread, judge_rebuilt, summary, value_range
 from fedloom.attacks.seen_updates import Seen, seen_updates
-from fedloom.core.adversary import Adversary
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.attack import Attack
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, Facts
 from fedloom.core.message import Replies, Wave
-from fedloom.core.objective import CrossEntropy
 from fedloom.core.settings import Count, WholeNumber
 from fedloom.core.task import Task
 
@@ -48,7 +47,7 @@ class Found:
 
 
 @dataclass(frozen=True)
-class ServerAttack(Adversary):
+class ServerAttack(Attack):
     """The base class of servers that rebuild samples: ``rebuild`` is what they conclude from one update.
 
     Args:
@@ -60,14 +59,17 @@ class ServerAttack(Adversary):
 
     needs: ClassVar[Facts] = {
         Fact.EXCHANGES: "reads what clients send: choose another method",
-        Fact.TRAINED_MODELS: "reads models that clients trained: use fedavg, fedprox or scaffold",
+        Fact.UPDATES: "reads models that clients trained, or their changes: choose another method",
         Fact.MODEL_DOWN: "compares what clients send with the model that they got: choose another method",
-        Fact.SAME_MODEL: "reads changes of one model: choose another method",
     }
 
     victims: Annotated[list[WholeNumber], MinLen(1)] | None = None
     most: Count = 5
     at_round: Count = 1
+
+    @property
+    def first_round(self) -> int:
+        return self.at_round
 
     @property
     def grants(self) -> Collection[Fact]:  # type: ignore[override]
@@ -85,8 +87,6 @@ class ServerAttack(Adversary):
     def check(self, algorithm: Algorithm, task: Task) -> None:
         """Refuse what it cannot read, and whose samples are not here to compare with."""
         name = type(self).__name__.lower()
-        if not task.classifies or not isinstance(task.objective, CrossEntropy):
-            raise FedloomError(f"{name} repeats training by cross-entropy on classes: use a task of classes.")
         if task.has_named_inputs or not inputs_of(task, task.sample).is_floating_point():
             raise FedloomError(f"{name} rebuilds images or rows of numbers, and task {task.name} has other samples.")
         strange = [client for client in self.victims or () if client >= task.federation.clients]
@@ -134,10 +134,9 @@ class ServerAttack(Adversary):
         """What was rebuilt, beside the samples that were sought."""
         task = seen.task
         positions = torch.cat([task.federation.train[client] for client in seen.clients])
-        labels = task.targets(positions)
-        told = None if found.labels is None else labels_found(found.labels, labels)
-        sought = positions if found.sought is None else positions[labels == found.sought]
+        told = None if found.labels is None else labels_found(found.labels, task.targets(positions))
+        sought = positions if found.sought is None else positions[task.targets(positions) == found.sought]
         low, high = value_range(task)
         originals = inputs_of(task, sought)
         guesses = found.inputs.nan_to_num().clamp(low, high)  # an attacker knows the range of pixels
-        return judge_rebuilt(guesses, originals, high - low, seen.clients, len(positions), told)
+        return judge_rebuilt(guesses, originals, high - low, seen.clients, len(positions), told, column_spread(task))

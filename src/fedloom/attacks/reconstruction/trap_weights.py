@@ -7,10 +7,13 @@ operator looks at scores sees it, and one that checks only shapes and sizes does
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from torch import Tensor
 
 from fedloom.attacks.reconstruction.linear_layer import FirstLayer
-from fedloom.attacks.reconstruction.linear_leak import changes_of_layer, needed_first_layer
+from fedloom.attacks.reconstruction.linear_leak import changes_of_layer, check_sent, needed_first_layer
+from fedloom.attacks.reconstruction.sent_models import with_changed_models
 from fedloom.attacks.reconstruction.server_attack import Found, ServerAttack
 from fedloom.attacks.reconstruction.trap import read_trap, set_trap
 from fedloom.attacks.seen_updates import Seen
@@ -28,15 +31,6 @@ class TrapWeights(ServerAttack):
     """A malicious server sends a model whose first layer sorts samples into bins, and reads single ones.
 
     Args:
-        clients: Not used: no client is hostile.
-        fraction: Not used: no client is hostile.
-        groups: Not used: no client is hostile.
-        start: The first round in which the server may change what it sends.
-        stop: The last such round; by default the run's.
-        victims: The numbers of the clients that the server reads; by default the first ones that answer, up to
-            ``most``.
-        most: How many clients it reads at most.
-        at_round: The round in which it attacks, counted from 1.
         scale: How large the weights of the trap are.
         push: How large the weights behind it are.
     """
@@ -52,7 +46,9 @@ class TrapWeights(ServerAttack):
     def check(self, algorithm: Algorithm, task: Task) -> None:
         """Refuse also a model without two linear layers, and a task without samples that the server may use."""
         super().check(algorithm, task)
-        self._layers(task)
+        for own in task.by_architecture:
+            first = self._layers(own)
+            check_sent(self, algorithm, own, first.weight, first.bias, *([first.next] if first.next else []))
         if len(task.federation.global_test) < 2:
             raise FedloomError(
                 "trapweights takes the bins of its trap from the global test samples, and there are none."
@@ -60,11 +56,14 @@ class TrapWeights(ServerAttack):
 
     def poison_message(self, wave: Wave, context: ServerContext) -> Message:
         """The model with the trap, in the round of the attack."""
-        if context.round != self.at_round or "row" not in wave.message.shared:
+        if context.round != self.at_round:
             return wave.message
-        draw = context.generator("adversary/trap")
-        row = set_trap(context.task, wave.message["row"], self._layers(context.task), draw, self.scale, self.push)
-        return replace(wave.message, shared={**wave.message.shared, "row": row})
+
+        def trap(task: Task, row: Tensor) -> Tensor:
+            draw = context.generator("adversary/trap")
+            return set_trap(task, row, self._layers(task), draw, self.scale, self.push)
+
+        return with_changed_models(wave, context, trap)
 
     def rebuild(self, seen: Seen) -> Found:
         """A candidate per bin."""

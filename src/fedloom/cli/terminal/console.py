@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -29,6 +30,6 @@ class PlainConsole(Console):
 
 
 def printer() -> PlainConsole:
-    """A console for tables: as wide as the terminal, or 110 columns if the output is not a terminal."""
+    """A console for tables: as wide as the terminal or as ``COLUMNS`` says, or 120 columns where neither is known."""
     console = PlainConsole()
-    return console if console.is_terminal else PlainConsole(width=110)
+    return console if console.is_terminal or os.environ.get("COLUMNS") else PlainConsole(width=120)

@@ -2,7 +2,7 @@
 
 A model may return a dict, a tuple or an object of tensors. It declares the one that counts, as it declares its parts:
 ``output = "logits"`` in its class (``model.output = "logits"`` for a module that somebody else wrote), or the place of
-an entry of a tuple. A model that returns one tensor needs no declaration.
+an entry of a tuple. A model that returns one tensor, alone or beside what is None, needs no declaration.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ def chosen_output(model: nn.Module, returned: Any) -> Tensor:
     if isinstance(returned, Tensor):
         return returned
     name, choices = getattr(model, "output", None), _choices(returned)
+    if name is None:
+        tensors = [one for one in choices.values() if isinstance(one, Tensor)]
+        if len(tensors) == 1 and all(one is None or one is tensors[0] for one in choices.values()):
+            return tensors[0]
     if not isinstance(name, str | int):
         raise FedloomError(_refusal(model, returned, choices))
     if isinstance(name, int) and not isinstance(returned, Mapping):
@@ -42,7 +46,9 @@ def _choices(returned: Any) -> dict[Any, Any]:
     if isinstance(returned, tuple | list):
         names = getattr(returned, "_fields", range(len(returned)))
         return dict(zip(names, returned, strict=True))
-    return {field.name: getattr(returned, field.name) for field in fields(returned)} if is_dataclass(returned) else {}
+    if is_dataclass(returned):
+        return {field.name: getattr(returned, field.name) for field in fields(returned)}
+    return {name: value for name, value in getattr(returned, "__dict__", {}).items() if not name.startswith("_")}
 
 
 def _refusal(model: nn.Module, returned: Any, choices: dict[Any, Any]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from fedloom.core.errors import FedloomError
+from fedloom.core.errors import FedloomError, suggestion
 from fedloom.data.readers.csv import csv_columns, csv_rows, has_decimal_commas, text_cells
 from fedloom.data.readers.leaf import list_parts
 from fedloom.data.readers.parquet import parquet_columns, parquet_header
@@ -70,7 +70,10 @@ class Table:
         """
         for name in names:
             if name not in self.columns:
-                raise FedloomError(f"{self.where} has no column '{name}': its columns are {name_list(self.columns)}.")
+                raise FedloomError(
+                    f"{self.where} has no column '{name}': its columns are {name_list(self.columns)}."
+                    f"{suggestion(name, self.columns)}"
+                )
 
     def values(self, name: str) -> np.ndarray:
         """A column as texts; if all are numbers, with a point before their decimals.

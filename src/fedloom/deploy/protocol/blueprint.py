@@ -30,7 +30,13 @@ from fedloom.data.tables.schema import ClientSizes, DataSchema, SampleColumns
 from fedloom.deploy.participant_folder import SITE_FILE
 from fedloom.deploy.protocol.deployability import check_deployable, own_data_error
 from fedloom.deploy.protocol.initial_model import InitialModel, initial_models
-from fedloom.deploy.protocol.user_files import copy_user_files, user_files, with_absolute_files, with_relative_files
+from fedloom.deploy.protocol.user_files import (
+    copy_user_files,
+    inner_name,
+    user_files,
+    with_absolute_files,
+    with_relative_files,
+)
 from fedloom.deploy.protocol.versions import PROTOCOL
 from fedloom.deploy.settings import SiteSettings
 from fedloom.files.atomic_write import write_atomic
@@ -203,7 +209,7 @@ class Blueprint:
         text = json.dumps([shared, self.schema.model_dump(mode="json")], sort_keys=True)
         hashed = hashlib.blake2b(text.encode(), digest_size=16)
         for file in user_files(self._plain()):  # server and site must run the same code
-            hashed.update(file.name.encode() + b"\0" + file.read_bytes())
+            hashed.update(inner_name(file).encode() + b"\0" + file.read_bytes())
         others = [tensor for named in (self.communal or {}, self.constants) for _, tensor in sorted(named.items())]
         for model in self.architectures:
             others += [tensor for _, tensor in sorted(model.tensors().items())]

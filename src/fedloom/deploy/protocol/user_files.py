@@ -15,6 +15,7 @@ from typing import Any
 from fedloom.config.training_code import TRAINING_CODE
 from fedloom.core.errors import FedloomError
 from fedloom.registry.kinds import PARTS
+from fedloom.registry.local_imports import import_root, local_sources
 from fedloom.registry.spec import split_spec
 from fedloom.tasks.architectures import with_named_models
 
@@ -27,24 +28,31 @@ def named_code(plain: dict[str, Any]) -> list[str]:
 
 def with_relative_files(plain: dict[str, Any]) -> dict[str, Any]:
     """The config with the file names as they are inside a participant's folder."""
-    return _with_relative_labels(_with_files(plain, lambda file: file.name))
+    return _with_relative_labels(_with_files(plain, inner_name))
 
 
 def user_files(plain: dict[str, Any]) -> list[Path]:
-    """The files of user-defined classes in a config, by their names."""
-    files = {file for name in named_code(plain) if (file := _file_of(name)) is not None}
-    return sorted(files, key=lambda file: file.name)
+    """The files of user-defined classes in a config and what they import from beside them, by their names."""
+    named = {file for name in named_code(plain) if (file := _file_of(name)) is not None}
+    return sorted({source for file in named for source in local_sources(file.resolve())}, key=inner_name)
 
 
 def copy_user_files(plain: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Copy the files of user-defined classes into a folder; the config that names them there."""
     files = user_files(plain)
-    for name, count in Counter(file.name for file in files).items():
+    for name, count in Counter(map(inner_name, files)).items():
         if count > 1:
             raise FedloomError(f"two files are called {name}: give each its own name.")
     for file in files:
-        shutil.copyfile(file, folder / file.name)
+        (folder / inner_name(file)).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, folder / inner_name(file))
     return with_relative_files(plain)
+
+
+def inner_name(file: Path) -> str:
+    """What a file is called inside a participant's folder: with the folders of its package."""
+    file = file.resolve()
+    return file.relative_to(import_root(file)).as_posix()
 
 
 def with_absolute_files(plain: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -90,7 +98,7 @@ def _models(plain: dict[str, Any]) -> dict[str, Any]:
 def _with_relative_labels(plain: dict[str, Any]) -> dict[str, Any]:
     """The config whose architectures are not called by paths of the operator's; a method's settings may name them."""
     models = _models(plain)
-    labels = {label: _with_file(label, lambda file: file.name) for label in models}
+    labels = {label: _with_file(label, inner_name) for label in models}
     for label, count in Counter(labels.values()).items():
         if count > 1:
             raise FedloomError(f"task.models: two models are called {label}: give each a name of its own and a table.")

@@ -33,6 +33,7 @@ from fedloom.core.task import Task
 from fedloom.methods.selfsupervised.contrast import nt_xent
 from fedloom.methods.selfsupervised.fedsimclr import FedSimCLR
 from fedloom.methods.selfsupervised.heads import PROJECTION
+from fedloom.methods.selfsupervised.shared_columns import all_but_the_head
 from fedloom.methods.selfsupervised.two_views import projections
 
 
@@ -54,12 +55,12 @@ class FedCA(FedSimCLR):
     """
 
     receives: ClassVar[Declared] = {
-        "encoder": Model("the model's body and its projection head"),
-        "base": Model("the same of the base model, trained on the communal set"),
+        "encoder": Model("the model's body and its projection head", columns=all_but_the_head),
+        "base": Model("the same of the base model, trained on the communal set", columns=all_but_the_head),
         "dictionary": Statistic("projections of images of the last round's sites"),
     }
     sends: ClassVar[Declared] = {
-        "encoder": Model("the body and the projection head that the site trained"),
+        "encoder": Model("the body and the projection head that the site trained", columns=all_but_the_head),
         "representations": Statistic("projections of some of its images", single=True),
     }
 

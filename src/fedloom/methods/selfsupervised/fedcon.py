@@ -23,7 +23,7 @@ from torch import Tensor
 
 from fedloom.core.algorithm import State
 from fedloom.core.cohort import Cohort
-from fedloom.core.declarations import Declared, Kept, Model
+from fedloom.core.declarations import Declared, Kept, Model, columns_of_part
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact
 from fedloom.core.local_work import LocalWork
@@ -32,6 +32,7 @@ from fedloom.core.network import Network
 from fedloom.core.settings import Share, WholeNumber
 from fedloom.core.task import Task
 from fedloom.methods.selfsupervised.heads import PREDICTOR, with_predictor
+from fedloom.methods.selfsupervised.shared_columns import all_but_the_head
 from fedloom.methods.selfsupervised.two_views import TwoViews, projections
 
 
@@ -52,10 +53,12 @@ class FedCon(TwoViews):
 
     grants: ClassVar[Collection[Fact]] = (Fact.ONLY_MEANS,)
     receives: ClassVar[Declared] = {
-        "encoder": Model("the model's body, its projection head and predictor"),
-        "head": Model("the model's head, trained at the server"),
+        "encoder": Model("the model's body, its projection head and predictor", columns=all_but_the_head),
+        "head": Model("the model's head, trained at the server", columns=columns_of_part("head")),
     }
-    sends: ClassVar[Declared] = {"encoder": Model("the body, the projection head and the predictor that it trained")}
+    sends: ClassVar[Declared] = {
+        "encoder": Model("the body, the projection head and the predictor that it trained", columns=all_but_the_head)
+    }
     keeps: ClassVar[Kept] = {"target": "the site's target network, a mean of the networks that it trained"}
 
     momentum: Share = 0.9

@@ -62,8 +62,10 @@ class FedLID(TwoViews):
     """
 
     shared: ClassVar[str] = "model"
-    receives: ClassVar[Declared] = {"model": Model("the model's body and classifier")}
-    sends: ClassVar[Declared] = {"model": Model("the body and the classifier that the site trained")}
+    receives: ClassVar[Declared] = {"model": Model("the model's body and classifier", columns=model_columns)}
+    sends: ClassVar[Declared] = {
+        "model": Model("the body and the classifier that the site trained", columns=model_columns)
+    }
 
     projection: Count = 126
     temperature: Positive = 0.5
@@ -103,9 +105,6 @@ class FedLID(TwoViews):
                 "server_loss=supervised needs the labels of the server's set, but it has none: give task.server_set "
                 "samples with targets (and no labelled = false), or set server_loss = simclr."
             )
-
-    def columns(self, task: Task) -> Tensor:
-        return model_columns(task)
 
     def client_update(self, cohort: Cohort, message: Message) -> Reply:
         rows = cohort.train(self.weights_for(message, cohort))

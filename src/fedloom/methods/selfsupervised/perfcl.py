@@ -40,6 +40,11 @@ PERSONAL = "personal"
 """The name of the personal projection head."""
 
 
+def body_and_projection(task: Task) -> Tensor:
+    """A mask over a row's columns that is true for the body and the shared projection head."""
+    return task.layout.columns("body") | task.layout.columns(PROJECTION)
+
+
 @dataclass(frozen=True)
 class PerFCL(SharedColumns):
     """A shared body under personal heads, with contrasts between the shared and the personal part.
@@ -53,8 +58,12 @@ class PerFCL(SharedColumns):
     breaks: ClassVar[Facts] = {Fact.WHOLE_MODEL: "shares a part of the model only"}
     grants: ClassVar[Collection[Fact]] = (Fact.ONLY_MEANS,)
     shared: ClassVar[str] = "shared"
-    receives: ClassVar[Declared] = {"shared": Model("the model's body and its shared projection head")}
-    sends: ClassVar[Declared] = {"shared": Model("the body and the shared projection head that the site trained")}
+    receives: ClassVar[Declared] = {
+        "shared": Model("the model's body and its shared projection head", columns=body_and_projection)
+    }
+    sends: ClassVar[Declared] = {
+        "shared": Model("the body and the shared projection head that the site trained", columns=body_and_projection)
+    }
     keeps: ClassVar[Kept] = {"row": "the model that the site trained last, with its own classifier and projection head"}
 
     mu: NonNegative = 1.0
@@ -77,9 +86,6 @@ class PerFCL(SharedColumns):
                 f"{', '.join(part for part in task.layout.parts if part not in (PROJECTION, PERSONAL))}: name the "
                 "head, and nothing but the head, in model.parts."
             )
-
-    def columns(self, task: Task) -> Tensor:
-        return task.layout.columns("body") | task.layout.columns(PROJECTION)
 
     def own_rows(self, cohort: Cohort) -> Tensor:
         return cohort.kept_rows("row", super().own_rows(cohort))

@@ -19,7 +19,7 @@ from fedloom.core.task import Task
 from fedloom.methods.selfsupervised.augmentation import Augmentation
 from fedloom.methods.selfsupervised.contrast import nt_xent
 from fedloom.methods.selfsupervised.heads import PROJECTION, with_projection
-from fedloom.methods.selfsupervised.shared_columns import SharedColumns
+from fedloom.methods.selfsupervised.shared_columns import SharedColumns, all_but_the_head
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,12 @@ class EncoderAveraging(TwoViews):
         Fact.TRAINS_HEAD: "does not train the head",
     }
     grants: ClassVar[Collection[Fact]] = (Fact.ONLY_MEANS,)
-    receives: ClassVar[Declared] = {"encoder": Model("the model's body and what the method added to it")}
-    sends: ClassVar[Declared] = {"encoder": Model("the body and the added modules that the site trained")}
+    receives: ClassVar[Declared] = {
+        "encoder": Model("the model's body and what the method added to it", columns=all_but_the_head)
+    }
+    sends: ClassVar[Declared] = {
+        "encoder": Model("the body and the added modules that the site trained", columns=all_but_the_head)
+    }
 
     @property
     def local_loss(self) -> Loss:

@@ -43,7 +43,7 @@ def line_of(run: Composition) -> tuple[Station, ...]:
     hostile = run.hostile
     stations: list[Station | None] = [
         # Outermost: an attacking server sees what the method's server will see, after every other station.
-        HostileServer(hostile) if hostile is not None and hostile.server_is_hostile else None,
+        HostileServer(hostile) if hostile is not None and hostile.attack.server_is_hostile else None,
         # Outside Keeping: who has the new model is noted only when it is certain whose answer counts.
         DownlinkCoding() if run.codes_models else None,
         # Outside all that leaves clients out: whoever does not count must keep nothing new.
@@ -55,7 +55,7 @@ def line_of(run: Composition) -> tuple[Station, ...]:
         # Outside Collusion: a screen is there for hostile replies, so it judges what hostile clients agreed on.
         ReplyScreening(run.screen) if judged and read else None,
         # Outside Decoding: hostile clients act on what the server decodes, an upper bound of what they can do.
-        Collusion(hostile) if rows and hostile is not None and hostile.clients_collude else None,
+        Collusion(hostile) if rows and hostile is not None and hostile.attack.clients_collude else None,
         # Outside Finiteness: a step that packs bits cannot decode what is not a number.
         Decoding() if rows and read and run.channel.steps else None,
         # Outside Silence: a silent client has no reply that could be looked at.

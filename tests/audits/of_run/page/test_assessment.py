@@ -110,7 +110,7 @@ def told_apart(setting, auc, seeds=3):
 
 def test_an_auc_is_said_in_words_for_somebody_who_knows_none():
     said = audited([told_apart("as configured", 0.9), told_apart(RULE, 0.57)])["What reduces it"][1]
-    assert "goes from 90 of 100 to 57 of 100 members told from others, where guessing does 50 (membership)" in said
+    assert "goes from 90 of 100 to 57 of 100 pairs told apart, where guessing does 50 (membership)" in said
     assert "0.57" not in said
     assert "AUC" not in said
 

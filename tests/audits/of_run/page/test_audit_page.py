@@ -42,6 +42,29 @@ def test_the_page_loads_nothing_and_runs_no_script(audited, tmp_path):
     assert "http" not in text.replace("http-equiv", "")
 
 
+def test_without_an_attack_with_every_setting_nothing_is_said_to_leak_nothing(audited, tmp_path):
+    protections = tuple(replace(one, compared=0, worst_leak=0.0, worst_break=0.0) for one in audited.protections)
+    text = page_of(replace(audited, protections=protections), tmp_path)
+    costs = text[text.index('id="costs"') : text.index('id="samples"')]
+    assert costs.count("not compared") >= 3 * len(protections)
+    assert 'data-of="worst leak">0.00' not in costs
+    assert "give more minutes" in costs
+    assert "not compared" not in page_of(audited, tmp_path)
+
+
+def test_attacks_that_were_not_measured_for_one_reason_share_a_line(audited, tmp_path):
+    gone = [
+        replace(one, status="no time", reason="there was no time for it", numbers={}, samples=())
+        for one in audited.findings
+    ]
+    text = page_of(replace(audited, findings=tuple(gone)), tmp_path)
+    assert text.count("there was no time for it") == 1
+
+
+def test_a_row_of_a_table_is_said_to_be_rebuilt_by_its_columns_spread(audited, tmp_path):
+    assert "a tenth of their columns' spread off" in page_of(audited, tmp_path)
+
+
 def test_names_are_text(audited, tmp_path):
     evil = "<script>alert(1)</script>"
     sample = Sample([[[0.0]]], [[[1.0]]], evil)

@@ -38,6 +38,7 @@ def test_what_needs_a_choice_is_listed_with_its_reason_and_costs_nothing(monkeyp
     for name, why in {
         "property inference": "name the property",
         "attribute inference": "name the sensitive column",
+        "reconstruction of one client": "says something only where",
     }.items():
         assert why in found.find(name).reason
         assert why in page

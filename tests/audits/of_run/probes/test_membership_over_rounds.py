@@ -69,9 +69,17 @@ def test_tokens_have_no_gradients_of_single_samples():
         membership_over_rounds(Trial(Subject(TINY, lambda _: task), TINY, 0, 1))
 
 
+def test_an_update_under_another_name_is_asked_like_a_model():
+    plain, scaffold = (
+        membership_over_rounds(trial_of({**SMALL, "rounds": 1, "method": {"name": name}}))
+        for name in ("fedavg", "scaffold")
+    )
+    assert plain.measures["auc"].value == pytest.approx(scaffold.measures["auc"].value, abs=0.01)
+
+
 def test_what_has_no_time_no_room_or_no_model_to_ask_ends(monkeypatch):
-    with pytest.raises(FedloomError, match="clients send no model"):
-        membership_over_rounds(trial_of({**SMALL, "rounds": 1, "method": {"name": "scaffold"}}))
+    with pytest.raises(FedloomError, match="fedproto sends no update of a model"):
+        membership_over_rounds(trial_of({**SMALL, "rounds": 1, "method": {"name": "fedproto"}}))
     with pytest.raises(OutOfTime):
         membership_over_rounds(trial_of(SMALL, left=lambda: 0.0))
     monkeypatch.setattr(module, "NUMBERS", 50_000)

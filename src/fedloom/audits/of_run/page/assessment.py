@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import ceil
 
-from fedloom.audits.of_run.page.words import brief, change_text, cost_text, learning_warning, sentence
+from fedloom.audits.of_run.page.words import brief, change_text, cost_text, learning_warning, sentence, verdict_text
 from fedloom.audits.of_run.play.defences import CONFIGURED
 from fedloom.audits.of_run.probes.all_probes import FIFTH
 from fedloom.audits.of_run.result import LEVELS, Audit, Finding, Paragraph, ProtectedRun
@@ -122,10 +122,7 @@ def _effect(audit: Audit, before: ProtectedRun, after: ProtectedRun) -> str:
     if none_played:
         changes.append("there was no time for an attack, or none applies")
     if before.score is not None and after.score is not None:
-        cost = cost_text(audit, before.score, after.score)
-        changes.append(
-            f"the model's {audit.score_name} changes by {cost}" if cost else f"{audit.score_name} does not change"
-        )
+        changes.append(verdict_text(audit, cost_text(audit, before.score, after.score)))
     name = f"{' and '.join(after.words)} ({after.name})" if after.words else after.name
     gone = [word for word in before.words if word not in after.words]
     instead = f", instead of {' and '.join(gone)}" if gone else ""

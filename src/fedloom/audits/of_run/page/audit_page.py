@@ -25,6 +25,7 @@ from fedloom.reports.page import config_toml, document
 
 SHOWN = 4
 """How many samples are shown of an attack with a defence."""
+NOT_COMPARED = "not compared"
 GROUPS = {"leak": "What leaks", "break": "What breaks"}
 
 
@@ -161,18 +162,23 @@ def _costs(audit: Audit) -> Iterator[str]:
             "" if before is None or before.score is None or one is before else cost_text(audit, before.score, one.score)
         )
         cells = [score_text(audit, one.score), change, bytes_text(one.megabytes), f"{one.seconds:.2g} s"]
-        cells += [
-            "" if one.epsilon is None else f"{one.epsilon:.3g}",
-            f"{one.worst_leak:.2f}",
-            f"{one.worst_break:.2f}",
-        ]
-        cells += ["yes" if one.on_frontier else "no"]
+        cells += ["" if one.epsilon is None else f"{one.epsilon:.3g}"]
+        if one.compared:
+            cells += [f"{one.worst_leak:.2f}", f"{one.worst_break:.2f}", "yes" if one.on_frontier else "no"]
+        else:  # a zero would say that nothing leaks
+            cells += [NOT_COMPARED] * 3
         line = "".join(
             f'<td data-of="{escape(head)}">{escape(cell)}</td>' for head, cell in zip(heads[1:], cells, strict=True)
         )
         yield f"<tr><td>{_name(one)}</td>{line}</tr>"
     yield "</tbody></table>"
     compared = max((one.compared for one in audit.protections), default=0)
+    if not compared:
+        yield (
+            '<p class="note">There was no time for any attack with every setting, so that what they leave open is not '
+            "compared: give more minutes. Time is of this machine.</p>"
+        )
+        return
     yield (
         f'<p class="note">Score, bytes and time are of the run without an attack, {audit.rounds_played} rounds. Worst '
         f"leak and worst damage are from 0 to 1, over the {compared} attacks that were played with every setting. On "
@@ -187,7 +193,10 @@ def _pictures(audit: Audit) -> Iterator[str]:
     if not probes:
         return
     yield '<h2 id="samples">What was rebuilt</h2>'
-    yield '<p class="note">The best of each, of the first seed, beside the training samples themselves.</p>'
+    yield (
+        '<p class="note">The best of each, of the first seed, beside the training samples themselves: '
+        "as the model gets them, so that columns of a table may be standardised.</p>"
+    )
     for probe in probes:
         with_samples = [one for one in audit.findings if one.probe == probe and one.samples]
         yield f'<div class="strip"><h3>{escape(probe)}</h3>'
@@ -203,9 +212,12 @@ def _gaps(audit: Audit) -> Iterator[str]:
     for one in audit.findings:
         if not one.measured:
             reasons.setdefault((one.probe, one.reason), []).append(one.setting)
+    alike: dict[tuple[str, str], list[str]] = {}
+    for (probe, reason), some in reasons.items():
+        alike.setdefault((", ".join(some), reason), []).append(probe)
     lines = [
-        f"<li>{escape(probe)} ({escape(', '.join(some))}): {escape(reason)}</li>"
-        for (probe, reason), some in reasons.items()
+        f"<li>{escape(', '.join(probes))} ({escape(some)}): {escape(reason)}</li>"
+        for (some, reason), probes in alike.items()
     ]
     lines += [f"<li>{escape(one.name)}: {escape(one.refused)}</li>" for one in audit.protections if one.refused]
     if lines:
@@ -236,8 +248,9 @@ def _reading(audit: Audit) -> Iterator[str]:
         "<i>canary</i> are fewer rounds at a larger delta, and have a stated epsilon of their own.</li>"
     )
     yield (
-        "<li>A sample is rebuilt recognisably from a PSNR of 20 dB on; a blank image has about 10. Samples are "
-        "compared with the original that they are most like, which an attacker does not know.</li>"
+        "<li>An image is rebuilt recognisably from a PSNR of 20 dB on; a blank one has about 10. A row of a table is "
+        "if its numbers are a tenth of their columns' spread off, or less: that is 20 dB too, and means have 0. "
+        "Samples are compared with the original that they are most like, which an attacker does not know.</li>"
     )
     yield (
         "<li>Severe is a badness of 0.5 or more, serious 0.25, some 0.1. It is the root of the share of samples that "

@@ -78,7 +78,7 @@ def _parts(one: Finding) -> tuple[str, str]:
     """The number that makes a finding bad, and what it says."""
     number = worst_number(one)
     if one.unit == "auc":
-        return f"{100 * number.value:.0f} of 100", "members told from others, where guessing does 50"
+        return f"{100 * number.value:.0f} of 100", "pairs told apart, where guessing does 50"
     if number is not one.number:
         return short(one, number), BRIEF["lost"]
     says = one.words.removeprefix("is ") if one.words == ADDED else BRIEF.get(one.measure, "")
@@ -131,8 +131,23 @@ def cost_text(audit: Audit, before: Number, after: Number) -> str:
         after: The score with it.
     """
     gap = after.value - before.value
+    if f"{before.value:.4g}" == f"{after.value:.4g}":  # as scores are shown
+        return ""
     shown = f"{100 * gap:+.1f} points" if audit.score_is_share else f"{gap:+.3g}"
     return "" if float(shown.partition(" ")[0]) == 0 else shown.replace("-", "−")
+
+
+def verdict_text(audit: Audit, cost: str) -> str:
+    """A change of score as a clause: of an error, which sign is the better one is said.
+
+    Args:
+        audit: Whose score it is.
+        cost: The change, as ``cost_text`` has it.
+    """
+    if not cost:
+        return f"{audit.score_name} does not change"
+    better = "" if audit.higher_is_better else " (an error: less is better)"
+    return f"the model's {audit.score_name}{better} changes by {cost}"
 
 
 def state_text(one: Finding) -> str:

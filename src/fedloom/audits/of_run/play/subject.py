@@ -19,8 +19,8 @@ from torch import Tensor
 
 from fedloom.config.schema import RunConfig
 from fedloom.config.settings import DEFAULT_ROUNDS
-from fedloom.core.adversary import Adversary
 from fedloom.core.algorithm import Algorithm
+from fedloom.core.attack import Attack
 from fedloom.core.errors import FedloomError, Stopped
 from fedloom.core.task import Task
 from fedloom.engines.inline import Inline
@@ -195,7 +195,7 @@ class Subject:
         settings: Mapping[str, Any],
         seed: int,
         rounds: int,
-        adversary: Adversary | Mapping[str, Any] | None = None,
+        adversary: Attack | Mapping[str, Any] | None = None,
         over: Callable[[], bool] = lambda: False,
     ) -> Played:
         """Play the first rounds of the run, and score what came out.
@@ -203,7 +203,7 @@ class Subject:
         Args:
             settings: Its values, of ``settings``.
             rounds: The last round that is played.
-            adversary: The attack.
+            adversary: The part, or its name and settings.
             over: Whether there is no time left; asked before every round.
         """
         values = dict(settings) if adversary is None else {**settings, "adversary": adversary}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fedloom.audits.of_run.play.subject import OutOfTime, Played, Subject
-from fedloom.core.adversary import Adversary
+from fedloom.core.attack import Attack
 
 
 @dataclass
@@ -31,11 +31,11 @@ class Trial:
     left: Callable[[], float] = lambda: math.inf
     _plain: list[Played] = field(default_factory=list)
 
-    def play(self, adversary: Adversary | Mapping[str, Any] | None = None, rounds: int | None = None) -> Played:
+    def play(self, adversary: Attack | Mapping[str, Any] | None = None, rounds: int | None = None) -> Played:
         """The beginning of the run, with an attack.
 
         Args:
-            adversary: The attack.
+            adversary: The part, or its name and settings.
             rounds: How many rounds; as many as the audit plays by default.
         """
         last = self.rounds if rounds is None else rounds

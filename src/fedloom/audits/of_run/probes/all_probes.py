@@ -200,6 +200,11 @@ LISTED: tuple[AuditProbe, ...] = (
         "somebody has to name the sensitive column: attribute_inference of the Attacks page does it.",
     ),
     _unplayable(
+        *("reconstruction of one client", LOOKING, "makes images of each class as one client has them, by a GAN"),
+        "how near images are to a client's says something only where clients' images of a class differ, which "
+        "somebody has to judge: rebuild_client of the Attacks page does it.",
+    ),
+    _unplayable(
         *("gan", "One client", "learns to make images from the models that it gets"),
         "what the generator makes stays with the client, and a run has no number of it: generators_of_run of "
         "the Attacks page has the images.",

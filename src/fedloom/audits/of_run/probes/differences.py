@@ -18,7 +18,7 @@ def membership_by_differences(trial: Trial) -> ProbeOutcome:
     """What the server tells of single clients by the differences of sums."""
     if trial.subject.prepare(trial.settings, trial.seed).composition.sums is None:
         raise FedloomError("no sums are sent in this run: the server needs no differences to see single clients.")
-    server, questions = LookingServer(fraction=0.0), UpdateQuestions(trial.seed)
+    server, questions = LookingServer(), UpdateQuestions(trial.seed)
     rounds = min(trial.rounds, ROUNDS)
     task = trial.play(server, rounds).task
     found = sum_differences(server.seen)

@@ -26,10 +26,8 @@ from fedloom.audits.of_run.play.trial import Trial
 from fedloom.audits.of_run.probes.inversion import shared_model
 from fedloom.audits.of_run.probes.probe import Measure, ProbeOutcome, clip
 from fedloom.audits.shadow_models import shadow_models
-from fedloom.core.adversary import Adversary
+from fedloom.audits.updates_of_run import LookingServer
 from fedloom.core.errors import FedloomError
-from fedloom.core.facts import Fact
-from fedloom.core.message import Replies, Wave
 from fedloom.core.seeds import generator
 from fedloom.core.task import Task
 from fedloom.registry.plain_values import hyperparameters
@@ -47,25 +45,27 @@ RARE = 1
 
 def membership_of_update(trial: Trial) -> ProbeOutcome:
     """What the server tells from the updates of single clients, or of a sum."""
-    heard = list[tuple[Wave, Replies]]()
-    played = trial.play(_listener(trial.rounds, heard))
-    task = played.task
-    if not heard:
+    server = LookingServer()
+    played = trial.play(server)
+    last = [one for one in server.seen if one.context.round == trial.rounds]
+    if not last:
         raise FedloomError("clients send no model that a server could ask about.")
-    wave, replies = heard[-1]
-    received, rows = wave.message["row"], replies["row"]
-    if len(rows) < len(wave.ids):
+    if any(one.columns is not None for one in last):
+        raise FedloomError("clients send a part of their model, and a loss is one of a whole model.")
+    if last[0].of_sum:
+        task, row = last[0].task, last[0].returned
         members, others = (
-            torch.cat([parts_of_client(task, client, which) for client in wave.ids]) for which in (True, False)
+            torch.cat([parts_of_client(task, client, which) for client in last[0].clients]) for which in (True, False)
         )
-        found = [{"loss": loss_threshold(task, rows[0].float(), *balanced(members, others, trial.seed))}]
-        return _outcome(found, f"of the sum of {len(wave.ids)} clients: the server cannot say who had a sample")
-    found, started = [], _started_from(task, received)
-    for place, client in enumerate(wave.ids):
-        members, others = (parts_of_client(task, client, which) for which in (True, False))
+        found = [{"loss": loss_threshold(task, row, *balanced(members, others, trial.seed))}]
+        return _outcome(found, f"of the sum of {len(last[0].clients)} clients: the server cannot say who had a sample")
+    found = []
+    for one in last:
+        members, others = (parts_of_client(one.task, one.clients[0], which) for which in (True, False))
         if min(len(members), len(others)) >= LEAST and len(found) < VICTIMS:
             asked = balanced(members, others, trial.seed)
-            found.append(_guesses(started, rows[place].float(), asked, _work(played, 1), trial))
+            started = _started_from(one.task, one.row)
+            found.append(_guesses(started, one.returned, asked, _work(played, 1), trial))
     if not found:
         raise FedloomError(f"no client of the round has {LEAST} training and {LEAST} test samples to ask about.")
     return _outcome(found, f"of {len(found)} single client{'s' * (len(found) > 1)}")
@@ -126,20 +126,6 @@ def auc_variance(guesses: Guesses) -> float:
     two_members, two_others = auc / (2 - auc), 2 * auc**2 / (1 + auc)
     spread = (members - 1) * (two_members - auc**2) + (others - 1) * (two_others - auc**2)
     return (auc * (1 - auc) + spread) / (members * others)
-
-
-def _listener(last: int, heard: list[tuple[Wave, Replies]]) -> Adversary:
-    """A server that only notes what it sends and gets in a round."""
-
-    class Listener(Adversary):
-        grants = (Fact.SAME_START, Fact.ONLY_SUMS)
-
-        def look_at_replies(self, wave: Wave, replies: Replies) -> Mapping[str, float]:
-            if replies.context.round == last and {"row"} <= wave.message.shared.keys() & replies.tensors.keys():
-                heard.append((wave, replies))
-            return {}
-
-    return Listener(fraction=0.0)
 
 
 def parts_of_client(task: Task, client: int, trained: bool) -> Tensor:

@@ -126,7 +126,7 @@ def membership_over_rounds(trial: Trial) -> ProbeOutcome:
                 questions.put(replies.context.task, updates)
             return {}
 
-    trial.play(QuestioningServer(fraction=0.0), rounds)
+    trial.play(QuestioningServer(), rounds)
     asked, over = len(questions.scores), f"over {rounds} round{'s' * (rounds > 1)}"
     if questions.of_sum > 1:
         return questions.outcome(

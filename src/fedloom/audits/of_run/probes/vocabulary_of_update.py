@@ -23,7 +23,7 @@ def vocabulary_of_update(trial: Trial) -> ProbeOutcome:
     tables = embedding_tables(task)
     if not tables:
         raise FedloomError(f"the model of task {task.name} has no table of tokens that an update could give away.")
-    server = LookingServer(fraction=0.0)
+    server = LookingServer()
     trial.play(server, rounds=1)
     if not server.seen:
         raise FedloomError("clients send no model whose table of tokens a server could look at.")
