@@ -61,7 +61,6 @@ def decide(task: Task, wanted: str, work: LocalWork, per_sample: bool = False) -
 
     Args:
         wanted: The execution that the run asks for.
-        work: The local work.
         per_sample: Whether every sample has a gradient of its own (DP-SGD), which is batched in any case.
     """
     if wanted not in EXECUTIONS:

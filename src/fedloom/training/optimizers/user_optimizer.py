@@ -63,8 +63,7 @@ def try_optimizer(work: LocalWork, task: Task) -> None:
     """Refuse a user's optimiser that cannot make two steps of the task's model.
 
     Args:
-        work: The local work of a run.
-        task: Its task, as its clients train on it.
+        task: The task of the run, as its clients train on it.
     """
     if not work.has_own_optimizer:
         return
