@@ -67,6 +67,6 @@ def with_batchnorm(task: Task) -> Task:
 
 
 TASK = six_clients()
-NORMED = with_batchnorm(TASK)
 IMAGES = as_images(TASK)
+NORMED = with_batchnorm(IMAGES)
 GRAPHS = overlapping_task()

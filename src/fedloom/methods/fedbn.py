@@ -43,7 +43,10 @@ class FedBN(SharedColumns):
         Fact.BATCHNORM: "keeps BatchNorm layers with their clients: use a model with BatchNorm, or fedavg, which this "
         "is without"
     }
-    breaks: ClassVar[Facts] = {Fact.WHOLE_MODEL: "shares a part of the model only"}
+    breaks: ClassVar[Facts] = {
+        Fact.WHOLE_MODEL: "shares a part of the model only",
+        Fact.SEPARATE_SAMPLES: "trains with BatchNorm, which mixes the samples of a batch",
+    }
     grants: ClassVar[Collection[Fact]] = (Fact.ONLY_MEANS, Fact.ONLY_TRAINING)
     shared: ClassVar[str] = "others"
     receives: ClassVar[Declared] = {"others": Model("all but the BatchNorm layers", columns=outside_batchnorm)}

@@ -135,6 +135,12 @@ PARTLY = {
 SERVER_SET = {"server_set": {"share": 0.1}}
 MORE_DATA = {"fedca": {"communal": 0.1}, "fedcon": SERVER_SET, "fedlid": SERVER_SET}
 """What some methods need beside clients' samples."""
+NORMED = """from torch import nn
+
+
+def net(inputs, classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(inputs, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, classes))
+"""
 
 
 @pytest.mark.parametrize(
@@ -155,6 +161,9 @@ def test_a_channel_an_aggregator_and_an_adversary_give_the_simulators_bytes(meth
         seams |= {"task": task, "local": {"epochs": 1, "batch_size": 0, "lr": 0.1}}
     if method in MORE_DATA:
         seams["task"] = {**TINY["task"], **MORE_DATA[method]}
+    if Fact.BATCHNORM in needed_facts(METHODS[method]()):
+        (tmp_path / "net.py").write_text(NORMED)
+        seams["task"] = {"name": "digits", "clients": 3, "seed": 1, "model": f"{tmp_path}/net.py:net"}
     made = Plan.of("fedharm:a=1" if method == "fedharm" else spec_of(method), **seams)  # its model has no stages
     local = Local(made, tmp_path, max_norm=1e6)
     history, expected = local.play(), simulate(made)
@@ -1022,3 +1031,28 @@ def test_a_users_model_goes_to_every_site_with_its_file(tmp_path):
     history, expected = Local(made, tmp_path / "run").play(), simulate(made)
     assert exclusions(history) == []
     assert same(history, expected)
+
+
+OWN_TRAINING = """
+import torch
+
+
+class Slower(torch.optim.Adamax):
+    pass
+
+
+def rate(round, step, steps):
+    return (1 - 0.5 * step / steps) / round
+"""
+
+
+def test_optimisers_and_schedules_of_the_users_own_give_the_simulators_bytes(tmp_path):
+    (tmp_path / "mine.py").write_text(OWN_TRAINING)
+    own = {"optimizer": f"{tmp_path / 'mine.py'}:Slower", "schedule": f"{tmp_path / 'mine.py'}:rate", "lr": 0.01}
+    server = {"kind": "yogi", "schedule": "exponential", "lr_decay": 0.5, "warmup": 1}
+    for local in (own, {"optimizer": "adamw", "lr": 0.01, "accumulate": 2, "batch_size": 4, "warmup": 2}):
+        made = Plan.of("fedavg", local=local, server_optimizer=server)
+        history, expected = Local(made, tmp_path / local["optimizer"][-6:], max_norm=1e6).play(), simulate(made)
+        assert exclusions(history) == []
+        assert history.records == expected.records
+        assert same(history, expected)
