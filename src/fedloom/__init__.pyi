@@ -70,6 +70,7 @@ from fedloom.core.declarations import Statistic as Statistic
 from fedloom.core.declarations import Update as Update
 from fedloom.core.errors import FedloomError as FedloomError
 from fedloom.core.errors import StoppedWarning as StoppedWarning
+from fedloom.core.errors import StopRun as StopRun
 from fedloom.core.facts import Fact as Fact
 from fedloom.core.layout import Layout as Layout
 from fedloom.core.local_work import LocalWork as LocalWork
@@ -178,13 +179,16 @@ from fedloom.privacy.private_mean import PrivateMean as PrivateMean
 from fedloom.privacy.private_sum import PrivateSum as PrivateSum
 from fedloom.privacy.sample_privacy import SamplePrivacy as SamplePrivacy
 from fedloom.privacy.svt import SVT as SVT
+from fedloom.rounds.client_work import ClientWork as ClientWork
 from fedloom.rounds.early_stopping import EarlyStopping
+from fedloom.runs.callbacks.callback import Callback as Callback
+from fedloom.runs.callbacks.callback import Observer
+from fedloom.runs.callbacks.copy_checkpoints import CopyCheckpoints as CopyCheckpoints
 from fedloom.runs.plans.advise.advice import Advice as Advice
 from fedloom.runs.plans.advise.halving import Move
 from fedloom.runs.plans.members import TaskOf
 from fedloom.runs.plans.sweep import Sweep as Sweep
 from fedloom.runs.results.history import History as History
-from fedloom.runs.runner import Observer
 from fedloom.secure.homomorphic_sum import CKKS as CKKS
 from fedloom.secure.secure_sum import SecureSum as SecureSum
 from fedloom.selection.oort import Oort as Oort
@@ -213,8 +217,10 @@ def run(
     method: Method = ...,
     *,
     out: str | Path | None = ...,
+    callbacks: Sequence[Observer] = ...,
     observers: Sequence[Observer] = ...,
     track: Sequence[str] = ...,
+    progress: bool | None = ...,
     rounds: int = ...,
     seed: int = ...,
     weight_by: Literal["samples", "steps", "uniform"] = ...,
@@ -248,9 +254,12 @@ def run(
     Args:
         task: A task, or the name of a task, which is then built with its default settings.
         method: A method's spec (``"fedprox:mu=0.1"``, with prediction stages ``"fedavg+finetune"``), or a method.
-        out: A folder for the run; it must not contain a run yet. Without it, the run stays in memory.
-        observers: Functions that are called with each round's record.
+        out: A folder for the run and its report; it must not contain a run yet. Without it, the run stays in memory.
+        callbacks: What is called while the run works and may stop it: ``fl.Callback`` objects, and functions that get
+            each round's record.
+        observers: More callbacks; the earlier name of the same list.
         track: Trackers that get every metric too: ``tensorboard``, ``mlflow``, ``wandb``.
+        progress: Whether a progress bar with the time left is shown. By default it is in a terminal and in a notebook.
         rounds: The number of rounds.
         seed: The seed of all random choices: same seed, same bytes.
         weight_by: What a client's weight in a mean is proportional to.
@@ -282,7 +291,7 @@ def run(
 
     Returns:
         The history: the config, a record per round, and a row per client. A run that diverged has ``stopped``, and
-        warns with ``fl.StoppedWarning``.
+        warns with ``fl.StoppedWarning``; one that a callback stopped has ``stopped`` too, and can be continued.
     """
 
 def compare(
@@ -292,8 +301,10 @@ def compare(
     seeds: int = ...,
     reach: float | None = ...,
     out: str | Path | None = ...,
+    callbacks: Sequence[Observer] = ...,
     observers: Sequence[Observer] = ...,
     track: Sequence[str] = ...,
+    progress: bool | None = ...,
     rounds: int = ...,
     seed: int = ...,
     weight_by: Literal["samples", "steps", "uniform"] = ...,
@@ -332,8 +343,11 @@ def compare(
         reach: A value of the score; the table then also says after how many rounds each method reached it.
         out: A folder for the comparison and its report. The same call continues a stopped comparison. With more
             methods, seeds or rounds it adds them: runs that are there are not repeated.
-        observers: Functions that are called with each round's record.
+        callbacks: What is called while the runs work and may stop each of them, see ``fl.run``; every run has its own
+            shallow copy of a callback.
+        observers: More callbacks; the earlier name of the same list.
         track: Trackers that get every metric too: ``tensorboard``, ``mlflow``, ``wandb``.
+        progress: Whether a progress bar with the time left is shown. By default it is in a terminal and in a notebook.
         rounds: The number of rounds.
         seed: The seed of all random choices: same seed, same bytes.
         weight_by: What a client's weight in a mean is proportional to.
@@ -517,8 +531,10 @@ def resume(
     *,
     task: Task | TaskOf | None = ...,
     method: Algorithm | None = ...,
+    callbacks: Sequence[Observer] = ...,
     observers: Sequence[Observer] = ...,
     track: Sequence[str] = ...,
+    progress: bool | None = ...,
     trust: bool = ...,
     rounds: int | None = ...,
     from_round: int | None = ...,
@@ -536,8 +552,11 @@ def resume(
         task: The task, if it is a Python object that the folder cannot name.
         method: The run's method, if it is a Python object. A comparison of Python objects is continued by the call
             that started it.
-        observers: Functions that are called with the record of each round, including the rounds before the stop.
+        callbacks: What is called while the run works and may stop it, see ``fl.run``. Each gets the records of the
+            rounds before the stop too.
+        observers: More callbacks; the earlier name of the same list.
         track: Trackers that get every metric too: ``tensorboard``, ``mlflow``, ``wandb``.
+        progress: Whether a progress bar with the time left is shown. By default it is in a terminal and in a notebook.
         trust: Whether code that the folder names may run although it has changed since the start, or you have started
             no run with it on this machine.
         rounds: More rounds than it was started with, to continue further.

@@ -53,6 +53,7 @@ class History:
         partition: The table of training samples per client and class.
         folder: The folder of the run; None if it stayed in memory.
         stopped: Why the run ended early, if it did.
+        can_continue: Whether a callback stopped it, so that ``fl.resume`` continues it.
         row: The weights of the shared model, if the method has one.
         seconds: How long each round took, by its number.
         confusion: How many test samples of each class (rows) clients' models took for which class (columns), all
@@ -68,6 +69,7 @@ class History:
     partition: dict[str, Any] = field(default_factory=dict)
     folder: Path | None = field(default=None, compare=False)
     stopped: str | None = None
+    can_continue: bool = False
     row: Tensor | None = field(default=None, compare=False)
     seconds: dict[int, float] = field(default_factory=dict, compare=False)
     confusion: list[list[int]] = field(default_factory=list)
@@ -258,6 +260,7 @@ class History:
             partition=read_partition(folder, manifest),
             folder=folder,
             stopped=next((r["stopped"] for r in records if "stopped" in r), None),
+            can_continue=any(r.get("can_continue") is True for r in records),
             row=read_server_state(folder).get("row"),
             seconds=read_seconds(folder),
             confusion=read_result(folder, "confusion.json", manifest) or [],
