@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedloom.api.plot import plot
 from fedloom.config.method_spec import Method, label_of, method_from
@@ -15,6 +15,7 @@ from fedloom.core.arguments import list_from, path_from
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.registry.setting_arguments import documents_settings
+from fedloom.reports.comparison_table import comparison_frame, comparison_table
 from fedloom.reports.run_page import write_report
 from fedloom.reports.summary_table import baseline_rows, cell_text, summary
 from fedloom.reports.verdict import evidence, verdict
@@ -25,9 +26,13 @@ from fedloom.runs.callbacks.trackers import make_trackers
 from fedloom.runs.plans.compare import PLAN, make_plan, prolong_comparison, run_comparison, write_comparison
 from fedloom.runs.plans.members import ObserversOf, RunFactory, TaskOf
 from fedloom.runs.plans.plan import TaskSource, read_plan
+from fedloom.runs.results.data_frame import data_frame
 from fedloom.runs.results.history import History
 from fedloom.runs.results.summaries import common_score
 from fedloom.runs.run import warn_if_stopped
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST_SHOWN = 4
 """How many methods a short description names."""
@@ -78,6 +83,21 @@ class Comparison(dict[str, list[History]]):
             axis: Along ``round``, ``megabytes``, ``steps`` or ``seconds``.
         """
         return plot(self, path, axis)
+
+    def frame(self) -> pd.DataFrame:
+        """One line per method and per baseline with every number as a column (needs pandas)."""
+        return data_frame(comparison_frame(self, self.reach), "comparison.frame()")
+
+    def to_markdown(self) -> str:
+        """The table as Markdown: mean ± standard deviation over seeds, the best mean in bold, a caption."""
+        return comparison_table(self).to_markdown()
+
+    def to_latex(self) -> str:
+        """The same table for LaTeX, with the package ``booktabs``."""
+        return comparison_table(self).to_latex()
+
+    def _repr_html_(self) -> str:
+        return comparison_table(self).to_html([self.verdict, *([] if self.folder is None else [f"In {self.folder}."])])
 
     def __repr__(self) -> str:
         score = common_score(self)

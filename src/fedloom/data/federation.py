@@ -19,6 +19,7 @@ from torch import Tensor
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.targets import IGNORED, target_kind
+from fedloom.data.federation_html import federation_html
 from fedloom.data.leak_groups import Units
 from fedloom.data.tables.column_plan import ColumnPlan
 
@@ -165,6 +166,9 @@ class Federation:
         word = "labels" if target_kind(self.columns["y"]) == "labels" else "classes"
         classes = f", {self.classes} {word}" if self.classes > 1 else ""
         return f"<Federation{title}: {self.clients:,} clients, {' + '.join(sizes)} samples{classes}>"
+
+    def _repr_html_(self) -> str:
+        return federation_html(self)
 
     @property
     def clients(self) -> int:

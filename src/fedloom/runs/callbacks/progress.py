@@ -155,7 +155,6 @@ def bar_html(label: str, done: int, total: int, score: str, left: float | None) 
         label: What is running.
         done: How many rounds are done.
         total: How many there are.
-        score: A score as text.
         left: How many seconds are left, as far as is known.
     """
     time_left = "" if left is None or done >= total else f"about {_time_text(left)} left"
