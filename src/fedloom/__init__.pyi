@@ -41,7 +41,7 @@ from fedloom.attacks.reconstruction.trap_weights import TrapWeights as TrapWeigh
 from fedloom.attacks.sign_flipping import SignFlipping as SignFlipping
 from fedloom.attacks.sybils import Sybils as Sybils
 from fedloom.audits.of_run.result import Audit as Audit
-from fedloom.audits.of_run.run_audit import audit as audit
+from fedloom.audits.of_run.run_audit import Watch
 from fedloom.channel.cmfl import CMFL as CMFL
 from fedloom.channel.downlink import Downlink as Downlink
 from fedloom.channel.halfprecision import HalfPrecision as HalfPrecision
@@ -565,6 +565,76 @@ def resume(
         workers: Worker processes; they never change a result.
         engine: For a run: another engine; it never changes a result.
         ray_address: For a run: the host:port of another Ray cluster, or auto.
+    """
+
+def audit(
+    task: Task | str,
+    method: Method = ...,
+    *,
+    minutes: float = ...,
+    defences: Sequence[str] | None = ...,
+    out: str | Path | None = ...,
+    watch: Watch = ...,
+    rounds: int = ...,
+    seed: int = ...,
+    weight_by: Literal["samples", "steps", "uniform"] = ...,
+    execution: str = ...,
+    workers: int = ...,
+    engine: str = ...,
+    ray_address: str | None = ...,
+    eval_every: int = ...,
+    eval_clients: int | None = ...,
+    clients_on_global: bool = ...,
+    checkpoint_every: int = ...,
+    size_groups: list[int] | None = ...,
+    new_clients: int = ...,
+    start_from: str | None = ...,
+    local: LocalWork | Mapping[str, Any] | None = ...,
+    sample_privacy: SamplePrivacy | Mapping[str, Any] | None = ...,
+    selection: Any = ...,
+    aggregation: Any = ...,
+    server_optimizer: ServerOptimizer | Mapping[str, Any] | None = ...,
+    channel: list[Any] = ...,
+    downlink: Downlink | Mapping[str, Any] | None = ...,
+    federated_dropout: FederatedDropout | Mapping[str, Any] | None = ...,
+    prediction: list[Any] = ...,
+) -> Audit:
+    """Attack a run with everything that applies, with and without defences, and say what leaked and what broke.
+
+    Args:
+        task: A task, or the name of one with its usual settings.
+        method: A method's spec, or a method.
+        minutes: How long it may take.
+        defences: What the run is protected with, one after the other, as ``--set`` takes it:
+            ``["aggregation=median", "channel=securesum"]``. By default a robust rule, a secure sum, and noise.
+        out: A folder, which gets ``audit.html`` and ``audit.json``. The same call continues a stopped audit.
+        watch: A function that is called before each attack.
+        rounds: The number of rounds.
+        seed: The seed of all random choices: same seed, same bytes.
+        weight_by: What a client's weight in a mean is proportional to.
+        execution: How a cohort trains, of ``fedloom list executions``.
+        workers: Worker processes; they never change a result.
+        engine: Where clients train: auto, or one of ``fedloom list engines``; it never changes a result.
+        ray_address: The host:port of a Ray cluster, or auto for the one of this machine. By default a local Ray
+            is started.
+        eval_every: Evaluate every n rounds; 0 is never.
+        eval_clients: How many clients are evaluated, drawn once. By default all.
+        clients_on_global: Whether the clients' own models are also measured on the global test set.
+        checkpoint_every: Write a checkpoint every n rounds.
+        size_groups: Numbers of training samples at which clients are divided into groups for reports. By
+            default terciles.
+        new_clients: Clients held out of training; they are only evaluated.
+        start_from: Start from the model of a run's folder, of a saved model, or of a .safetensors file. By
+            default a random initial model.
+        local: What a client does between receiving a model and answering.
+        sample_privacy: Clients train by DP-SGD, which protects each of their samples, also from the server.
+        selection: Who takes part in a round, of ``fedloom list selectors``.
+        aggregation: How replies become one, of ``fedloom list aggregators``; several in a list act in turn.
+        server_optimizer: How the server uses the mean of the replies.
+        channel: What is done to updates on their way to the server, in order: ``fedloom list channels``.
+        downlink: How models go down to clients. By default as they are.
+        federated_dropout: Clients train sub-models, some units of every hidden layer.
+        prediction: Stages between training and prediction, in order: ``fedloom list stages``.
     """
 
 def task(

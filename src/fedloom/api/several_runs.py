@@ -14,7 +14,7 @@ from fedloom.runs.results.history import History
 Runs = History | Mapping[str, History | Sequence[History]] | str | Path | Sequence[History | str | Path]
 """A history, several histories, a comparison, or folders of runs or comparisons."""
 SEED = ("seed", "task.seed", "made_by")
-"""What differs between runs of one method with several seeds. A config names the seed of its data where it is another."""
+"""What differs between runs of one method with several seeds; a config names the seed of its data if it is another."""
 
 
 def runs_by_label(runs: Runs) -> dict[str, list[History]]:
