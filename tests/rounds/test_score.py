@@ -11,7 +11,7 @@ import torch
 import fedloom as fl
 from fedloom.cli.app import app
 from fedloom.cli.terminal.live import LiveTable, planned_score
-from fedloom.cli.terminal.progress import headline
+from fedloom.runs.callbacks.progress import headline
 from fedloom.reports.run_page import report_page
 from fedloom.reports.summary_table import summary
 from fedloom.reports.verdict import verdict

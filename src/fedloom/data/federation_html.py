@@ -14,11 +14,7 @@ MOST_CLIENTS, MOST_CLASSES = 20, 12
 
 
 def federation_html(federation: Federation) -> str:
-    """A federation as a part of a page.
-
-    Args:
-        federation: The federation.
-    """
+    """A federation as a part of a page."""
     shown = min(federation.clients, MOST_CLIENTS)
     parts = {"training": federation.train, "validation": federation.valid, "test": federation.test}
     there = {name: part.sizes.tolist() for name, part in parts.items() if len(part.order)}

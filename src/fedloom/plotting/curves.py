@@ -88,11 +88,7 @@ def curves_figure(panels: Sequence[CurvePanel], names: Sequence[str]) -> Figure:
 
 @with_style
 def draw_panel(axes: Axes, panel: CurvePanel) -> None:
-    """Draw one panel on axes of a figure that is there.
-
-    Args:
-        panel: The panel.
-    """
+    """Draw one panel on axes of a figure that is there."""
     _draw_axes(axes, panel)
 
 

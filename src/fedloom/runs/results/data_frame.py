@@ -15,7 +15,7 @@ def data_frame(rows: Sequence[Mapping[str, Any]], call: str) -> pd.DataFrame:
     """The rows as a data frame, a column per key.
 
     Args:
-        rows: The rows.
+        rows: A mapping per line, from column to value.
         call: What an error calls the call.
     """
     try:
