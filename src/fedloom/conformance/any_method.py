@@ -23,7 +23,7 @@ from fedloom.core.facts import Fact, needed_facts
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
 from fedloom.runs.resume import resume_run
-from fedloom.runs.run import run
+from fedloom.runs.run import run_on_task
 
 WORK: dict[str, object] = {"epochs": 1, "batch_size": 8, "lr": 0.05}
 NORMED: dict[str, object] = {**WORK, "batch_size": 6}
@@ -99,7 +99,7 @@ def between_workers(method: Algorithm) -> float:
         one, two = Path(folder, "one"), Path(folder, "two")
         for where, workers in ((one, 1), (two, 2)):
             task, work = task_for(method)
-            run(task, method, rounds=2, local=work, selection={"number": 3}, workers=workers, out=where)
+            run_on_task(task, method, rounds=2, local=work, selection={"number": 3}, workers=workers, out=where)
         return _differences(one, two)
 
 
@@ -118,9 +118,9 @@ def after_a_stop(method: Algorithm) -> float:
         whole, part = Path(folder, "whole"), Path(folder, "part")
         task, work = task_for(method)
         settings = {"rounds": 3, "local": work, "selection": {"number": 3}}
-        run(task, method, out=whole, **settings)  # type: ignore[arg-type]
+        run_on_task(task, method, out=whole, **settings)  # type: ignore[arg-type]
         try:
-            run(task, method, out=part, observers=[stop], **settings)  # type: ignore[arg-type]
+            run_on_task(task, method, out=part, observers=[stop], **settings)  # type: ignore[arg-type]
         except _Stop:
             resume_run(part, task=task, method=method)
         else:
