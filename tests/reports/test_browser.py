@@ -232,7 +232,7 @@ def test_the_difference_of_two_lines_has_the_interval_that_python_gives_it(brows
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_figures_are_saved_as_svg_and_printed_one_per_page_in_the_colours_of_paper(
-    browser: Any, folder_of_runs: Any, tmp_path: Path, scheme: str
+    browser: Any, folder_of_runs: Any, scheme: str
 ) -> None:
     report, _ = folder_of_runs
     with page_without_trouble(browser, report.as_uri(), color_scheme=scheme) as page:

@@ -44,6 +44,14 @@ def write_run(folder: Path, rounds: int, of: int | None = None) -> Path:
     return folder
 
 
+def write_comparison(folder: Path, methods: list[str], seeds: int, rounds: int) -> Path:
+    """The folder of a comparison that has not begun."""
+    folder.mkdir(parents=True, exist_ok=True)
+    plan = f"methods = {json.dumps(methods)}\nseeds = {seeds}\n[config]\nrounds = {rounds}\n"
+    (folder / "comparison.toml").write_text(f'{plan}[config.task]\nname = "digits"\n')
+    return folder
+
+
 def play(folder: Path, rounds: Any) -> None:
     """Append the records of some rounds, as a run does."""
     for number in rounds:

@@ -73,10 +73,8 @@ def report_page(histories: Histories, title: str | None = None) -> str:
     """The report as text."""
     rows, score = summary(histories), common_score(histories)
     first = next(iter(histories.values()))[0]
-    name = (
-        title
-        or f"{', '.join(histories) if len(histories) < 4 else f'{len(histories)} methods'} on {task_title(first.config)}"
-    )
+    methods = ", ".join(histories) if len(histories) < 4 else f"{len(histories)} methods"
+    name = title or f"{methods} on {task_title(first.config)}"
     body = (
         _lead(histories, first),
         *_headline(rows, score),
@@ -211,8 +209,9 @@ def _table(rows: Sequence[SummaryRow], score: Score, baselines: Sequence[Summary
 def _curves(histories: Histories) -> Iterator[str]:
     """The curves: a chart for the script, and the same as figures where there is none, and for print."""
     yield (
-        '<div class="explore"><h2 id="curves">Curves</h2><div class="controls" id="filters"></div><div class="controls">'
-        '<label>Show <select id="metric"></select></label> <label><select id="axis" aria-label="Axis"></select></label>'
+        '<div class="explore"><h2 id="curves">Curves</h2><div class="controls" id="filters"></div>'
+        '<div class="controls"><label>Show <select id="metric"></select></label> '
+        '<label><select id="axis" aria-label="Axis"></select></label>'
         '<label><select id="split" aria-label="Lines"></select></label><button type="button" id="whole">Whole range'
         f'</button>{_save_buttons("curves")}<button type="button" id="all-pdf">All figures as PDF</button></div>'
         '<div id="methods" class="controls"></div>'

@@ -264,7 +264,10 @@ def _kind(folder: Path) -> Kind:
     which = (
         f"; it contains runs, name one of them: {', '.join(inside[:4])}" if inside else ": it has no config.toml yet"
     )
-    raise FedloomError(f"{folder} is neither the folder of a run nor of a participant of a deployment{which}.")
+    raise FedloomError(
+        f"{folder} is neither the folder of a run, nor of a plan (a comparison, sweep, advice or audit), nor of a "
+        f"participant of a deployment{which}."
+    )
 
 
 def _title(config: Mapping[str, Any], folder: Path) -> str:

@@ -306,7 +306,6 @@ class Screening:
         groups = [with_baseline(pick, baselines, test_outcomes) for pick in groups]
         overall = with_baseline(overall, baselines, test_outcomes)
         costs |= dict.fromkeys(baselines, Cost(0, 0, 0))
-        task = self.tasks.tasks[0][1]
         return Advice(
             task=task_title(self.values),
             score=self.score.name,
