@@ -14,7 +14,7 @@ from fedloom.runs.folder.folder_lock import lock_folder
 from fedloom.watch.plan_page import PlanEvents
 from fedloom.watch.plan_reader import PlanReader
 from support.browser import MARKS, chromium, page_without_trouble
-from support.watched_runs import finish, play, serving, write_comparison, write_run
+from support.watched_runs import finish, play, serving, write_audit, write_comparison, write_run
 
 EVIL = '<img src=x onerror="document.title=1">'
 
@@ -86,3 +86,10 @@ class TestInABrowser:
             assert page.title() == "… 1/4 2 methods on digits"
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             assert page.locator("img").count() == 0
+
+    def test_of_an_audit_it_lists_what_was_played_and_what_was_refused(self, browser, tmp_path):
+        folder = write_audit(tmp_path / "audit")
+        with serving(folder) as server, page_without_trouble(browser, server.url) as page:
+            expect(page, "#state").to_have_text("1 finished · 1 refused · a budget of 2 min")
+            expect(page, "#members tbody tr >> nth=1").to_have_text("gan (as configured)0refusedno classes")
+            expect(page, "#measured").to_be_hidden()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from fedloom.runs.folder.folder_lock import lock_folder
 from fedloom.watch import plan_reader, status_reader
 from fedloom.watch.plan_reader import PlanReader
 from fedloom.watch.server import WatchServer
-from support.watched_runs import CLIENTS, finish, play, write_comparison, write_run
+from support.watched_runs import CLIENTS, finish, play, write_audit, write_comparison, write_run
 
 SMALL = {"clients": 4, "model": "logistic"}
 
@@ -89,15 +88,11 @@ def test_long_curves_are_thinned_to_their_ends(tmp_path: Path, monkeypatch: pyte
 
 
 def test_cells_of_an_audit_are_its_members(tmp_path: Path):
-    (tmp_path / "cells").mkdir()
-    (tmp_path / "audit.toml").write_text('minutes = 2.0\n[config]\nmethod = "fedavg"\n[config.task]\nname = "digits"\n')
-    cell = {"probe": "lira", "setting": "as configured", "seed": 0, "status": "measured", "reason": ""}
-    (tmp_path / "cells" / "a.json").write_text(json.dumps(cell))
-    (tmp_path / "cells" / "b.json").write_text(json.dumps(cell | {"status": "refused", "reason": "no classes"}))
-    (tmp_path / "cells" / "c.json").write_text("{}")
+    write_audit(tmp_path)
     reader = PlanReader(tmp_path)
+    assert reader.read().title == "Audit of fedavg on digits"
     found = [(one.label, one.phase, one.reason) for one in reader.read().members]
-    assert found == [("lira (as configured)", "finished", ""), ("lira (as configured)", "stopped", "no classes")]
+    assert found == [("lira (as configured)", "finished", ""), ("gan (as configured)", "stopped", "no classes")]
     assert not reader.read().working
     with lock_folder(tmp_path):
         assert reader.read().working
@@ -117,6 +112,8 @@ def test_real_plans_are_finished_when_they_are(tmp_path: Path):
     advised = PlanReader(tmp_path / "adv").read()
     assert advised.phase(0.0) == "finished"
     assert {one.phase for one in advised.members} == {"finished"}
+    assert {"local lr=0.1", "fedavg lr=0.1"} <= {one.label for one in advised.members}
+    assert "validation sets" in advised.curves[0].title
 
 
 def test_the_message_for_a_folder_with_neither_names_what_is_watched(tmp_path: Path):

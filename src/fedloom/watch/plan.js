@@ -5,6 +5,7 @@
   const ENDED = ["finished", "stopped", "failed"], WHAT = { comparison: "Runs", sweep: "Runs", advice: "Runs so far", audit: "Attacks so far" };
   let plan = first, plot = null, drawn = "";
 
+  const stateOf = (phase) => (phase === "stopped" && plan.kind === "audit" ? "refused" : phase);
   const of = (phase) => plan.members.filter((one) => one.phase === phase).length;
   const labels = () => [...new Set(plan.members.map(({ label }) => label))];
   const colourOf = (label) => palette[labels().indexOf(label) % palette.length];
@@ -72,15 +73,16 @@
     plot = drawChart(by("chart"), chart, (x) => readout(chart, x));
     readout(chart, null);
     const begun = new Set(plan.lines.map(({ member }) => member)).size, more = plan.members.filter(({ round }) => round !== null).length - begun;
-    by("chart-note").textContent = `One line per run, one colour per label; dashed: not at its end yet. The numbers are the lowest and the highest latest value of its runs.${more > 0 ? ` Drawn are the first ${begun} runs that have begun.` : ""}`;
+    by("chart-note").textContent = `One line per run, one colour per label${labels().length > palette.length ? ` (they repeat after ${palette.length})` : ""}; dashed: not at its end yet. The numbers are the lowest and the highest latest value of its runs.${more > 0 ? ` Drawn are the first ${begun} runs that have begun.` : ""}`;
   };
 
-  // ---- the runs: those that work first, then those that wait, then those at their end
+  // ---- the runs: those that work first, then those that wait, then those at their end, of advice the longest first
 
-  const order = (one) => ({ running: 0, failed: 1, interrupted: 2, waiting: 3 }[one.phase] ?? 4);
+  const PLACES = ["running", "failed", "interrupted", "waiting", "finished", "stopped"];
+  const order = (a, b) => PLACES.indexOf(a.phase) - PLACES.indexOf(b.phase) || (plan.kind === "advice" ? b.rounds - a.rounds : 0);
 
   const showMembers = () => {
-    const rows = plan.members.map((one, i) => [one, i]).sort(([a, i], [b, j]) => order(a) - order(b) || i - j).map(([one]) => one);
+    const rows = plan.members.map((one, i) => [one, i]).sort(([a, i], [b, j]) => order(a, b) || i - j).map(([one]) => one);
     const curves = plan.curves.slice(0, 2).filter(({ name }) => plan.members.some(({ latest }) => name in latest));
     by("runs").hidden = !rows.length;
     by("runs-title").textContent = WHAT[plan.kind];
@@ -88,8 +90,8 @@
     const columns = [
       { title: plan.kind === "audit" ? "Attack" : plan.kind === "sweep" ? "Settings" : "Method", cell: (one) => element("bdi", one.label) },
       { title: "Seed", cell: (one) => String(one.seed) },
-      { title: "State", class: "left", cell: (one) => { const state = element("span", one.phase, { class: `pill ${one.phase}` }); if (one.reason) state.title = one.reason; return state; } },
-      ...(plan.kind === "audit" ? [{ title: "Why", class: "left", cell: (one) => one.reason }] : [
+      { title: "State", class: "left", cell: (one) => { const state = element("span", stateOf(one.phase), { class: `pill ${one.phase}` }); if (one.reason) state.title = one.reason; return state; } },
+      ...(plan.kind === "audit" ? [{ title: "Why", class: "left why", cell: (one) => one.reason }] : [
         { title: "Round", cell: (one) => (one.round === null ? `${whole(one.rounds)} to do` : `${whole(one.round)} of ${whole(one.rounds)}`) },
         ...curves.map((curve, i) => ({ title: i ? "Shared model" : "Clients' models", class: i ? "minor" : "", cell: (one) => shown(one.latest[curve.name], curve.is_share) })),
         { title: "A round", class: "minor", cell: (one) => (one.round_seconds === null ? "–" : long(one.round_seconds)) },

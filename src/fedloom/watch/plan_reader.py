@@ -14,16 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.config.method_spec import run_label
+from fedloom.config.schema import RunConfig
 from fedloom.config.settings import DEFAULT_ROUNDS
 from fedloom.config.task_title import task_title
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.protocol.printable import printable_line
 from fedloom.files.json_text import parse_json
 from fedloom.files.regular_file import read_regular
+from fedloom.registry.validation import read_toml
 from fedloom.runs.folder.folder_lock import lock_holder
 from fedloom.runs.plans import sweep
+from fedloom.runs.plans.compare import label_with_settings
 from fedloom.runs.plans.members import folder_name
 from fedloom.runs.plans.plan import PLAN_FILES, load_plan, seeds_of
+from fedloom.runs.results.history import History
 from fedloom.watch.plan_status import Line, MemberStatus, PlanKind, PlanStatus
 from fedloom.watch.status import Curve, Phase
 from fedloom.watch.status_reader import StatusReader
@@ -70,6 +74,7 @@ class PlanReader:
         self._plan: dict[str, Any] = {}
         self._stamp = -1
         self._members: list[Planned] = []
+        self._labels: dict[Path, str] = {}
         self._readers: dict[Path, StatusReader] = {}
         self._read_at, self._status = float("-inf"), PlanStatus(self.kind, str(folder), folder.name)
 
@@ -92,6 +97,8 @@ class PlanReader:
         read = [self._read_member(one) for one in planned]
         members = [member for member, _ in read]
         curves = next((reader.read().curves for _, reader in read if reader is not None), ())
+        if self.kind == "advice":  # candidates are scored on validation parts, which stand for tests in their runs
+            curves = [replace(one, title=one.title.replace("test set", "validation set")) for one in curves]
         changed = max([one.last_record or 0.0 for one in members] + [self._stamp / 1e9])
         return replace(
             self._about(),
@@ -160,7 +167,8 @@ class PlanReader:
         for path in found:
             name, _, seed = path.parent.name.rpartition("-seed")
             if seed.isdigit():
-                yield Planned(printable_line(name, 120), int(seed), path.parent, None)
+                label = self._labels.setdefault(path, _candidate(path) or name)
+                yield Planned(printable_line(label, 120), int(seed), path.parent, None)
 
     def _read_member(self, planned: Planned) -> tuple[MemberStatus, StatusReader | None]:
         waiting = MemberStatus(planned.label, planned.seed, rounds=planned.rounds)
@@ -200,9 +208,19 @@ class PlanReader:
         return replace(about, members=members, changed=changed, working=lock_holder(self.folder) is not None)
 
 
-def _label(config: dict[str, Any]) -> str:
+def _candidate(config: Path) -> str | None:
+    """The candidate of a tournament whose run has a config, as the tournament calls it; None if that cannot be read."""
     try:
-        return run_label(config)
+        values = read_toml(config)
+        return f"{label_with_settings(History(values))} lr={values['local']['lr']}"
+    except (FedloomError, OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _label(config: dict[str, Any]) -> str:
+    method = config.get("method", RunConfig().method)
+    try:
+        return method if isinstance(method, str) else run_label({"method": method})
     except (KeyError, TypeError, AttributeError):
         return "a run"
 
