@@ -21,7 +21,6 @@ class MemberStatus:
 
     Args:
         label: The method, the combination of settings, the candidate, or the attack.
-        seed: Its seed.
         phase: How far it is; ``waiting`` before it has begun.
         reason: Why it ended, or what is odd about it.
         round: The last round that has ended.
