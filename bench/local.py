@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedloom.core.cohort import Cohort, RunSetting
-from fedloom.core.local_work import LocalWork
+from fedloom.core.local_work import OPTIMIZERS, LocalWork
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
 from fedloom.models import build
@@ -65,11 +65,11 @@ def bare(task: Task, epochs: int) -> Callable[[], object]:
     return work
 
 
-def ours(task: Task, execution: str, epochs: int) -> Callable[[], object]:
+def ours(task: Task, execution: str, epochs: int, optimizer: str = "sgd") -> Callable[[], object]:
     """The same through Fedloom's cohorts."""
-    chosen = decide(task, execution, BATCH)
+    chosen = decide(task, execution, LocalWork(batch_size=BATCH))
     trainer = LocalTrainer(task, chosen.name)
-    setting = RunSetting(LocalWork(lr=RATE, batch_size=BATCH, epochs=epochs), 0, 1)
+    setting = RunSetting(LocalWork(lr=RATE, batch_size=BATCH, epochs=epochs, optimizer=optimizer), 0, 1)
     row = task.initial_row()
     split = cohorts(list(range(task.federation.clients)), task.federation.train.sizes, chosen)
 
@@ -118,6 +118,16 @@ CASES: dict[str, tuple[Callable[[], Task], dict[str, float]]] = {
         {"auto": 0.95},
     ),
 }
+
+
+OPTIMIZER_BARS = {"mlp 64-32-10, 100 clients": {"adamw": 0.8}}
+"""The speed of local optimisers beside plain SGD, whose steps of chains store no gradient and no state."""
+
+
+def optimizers(case: str, task: Task, epochs: int, repeat: int, as_json: bool) -> None:
+    """Local optimisers beside plain SGD, in the execution that is chosen."""
+    contenders = {name: ours(task, "auto", epochs, name) for name in OPTIMIZERS}
+    show(f"{case}, optimisers", best_times(contenders, repeat), as_json, OPTIMIZER_BARS.get(case))
 
 
 def idle(repeat: int, as_json: bool) -> None:
@@ -174,12 +184,14 @@ def main() -> None:
         if options.only not in case:
             continue
         task, epochs = make(), 5 if case.startswith("mlp") and not options.quick else 1
-        chosen: Execution = decide(task, "auto", BATCH)
+        chosen: Execution = decide(task, "auto", LocalWork(batch_size=BATCH))
         contenders: Contenders = {"bare torch": bare(task, epochs), "auto": ours(task, "auto", epochs)}
         if not options.quick:  # compiling takes longer than everything else together
             others = ("vectorised",) if chosen.name == "loop" else ("loop", "compiled")
             contenders |= {name: ours(task, name, epochs) for name in others}
         show(f"{case} ({chosen.name})", best_times(contenders, options.repeat), options.json, bars)
+        if case.startswith("mlp") and not options.quick:
+            optimizers(case, task, epochs, options.repeat, options.json)
     if options.only in "idle clients":
         idle(options.repeat, options.json)
     if options.only in "whole run":

@@ -34,7 +34,7 @@ PAGES = [
     *sorted((HOME / "docs").glob("*.md")),
 ]
 EXAMPLES = sorted((HOME / "examples").glob("*.py"))
-REALLY_RUN = ("quickstart.md", "extend.md", "own-data.md", "runbook.md")
+REALLY_RUN = ("quickstart.md", "extend.md", "own-data.md", "images.md", "runbook.md")
 """Pages whose commands are run in order, in one folder, after the page's Python blocks."""
 
 
@@ -80,7 +80,7 @@ def test_commands_run_in_order(page: Path, tmp_path: Path, monkeypatch: pytest.M
     if page.name == "quickstart.md":
         patients = next(text for text in blocks(page, "python") if "patients.csv" in text)
         exec(patients.split("task =")[0], {})  # noqa: S102
-    if page.name == "runbook.md":
+    if page.name in ("images.md", "runbook.md"):
         run_python(page)
     if page.name == "own-data.md":
         runpy.run_path(str(HOME / "examples" / "hospital_stays.py"))["write_csv"](Path("stays.csv"))

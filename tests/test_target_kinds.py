@@ -15,7 +15,7 @@ from fedloom.registry.kinds import METHODS
 from fedloom.runs.prepare import prepare
 from fedloom.runs.runner import execute
 
-KINDS = ("classes", "number", "labels", "tokens")
+KINDS = ("classes", "number", "numbers", "labels", "tokens")
 GRAPHS = {"fedgala", "fedgalap"}
 """Methods for clients whose graphs overlap, which refuse all of these tasks."""
 SETTINGS = {
@@ -29,7 +29,7 @@ IMAGES = {name for name, method in METHODS.items() if Fact.IMAGES in needed_fact
 """Methods on images, which these samples are not."""
 ALWAYS = GRAPHS | IMAGES
 REFUSED = {"classes": ALWAYS, "number": ALWAYS | BY_CLASS, "labels": ALWAYS | BY_CLASS}
-REFUSED |= {"tokens": REFUSED["labels"] | {"moon", "perfcl"}}
+REFUSED |= {"numbers": REFUSED["number"], "tokens": REFUSED["labels"] | {"moon", "perfcl"}}
 STAGES = {"fedpredict": set(KINDS), "finetune": set(KINDS), "lastlocalmodel": set(KINDS), "recalibrate": {"classes"}}
 STAGES |= {"linearprobe": {"classes"}}
 """Stages, and the kinds of targets that they are for."""
@@ -43,6 +43,7 @@ def task(kind: str) -> fl.Task:
     targets = {
         "classes": np.where(x[:, 0] > 0, "sick", "well"),
         "number": 20 + 3 * x[:, 0],
+        "numbers": np.stack([20 + 3 * x[:, 0], 1000 * x[:, 1], x[:, 2]], 1),
         "labels": (x[:, :3] > 0).astype(np.uint8),
         "tokens": (x[:, :4] > 0).astype(np.int64) + 1,
     }
@@ -103,7 +104,7 @@ def test_a_selector_trains_or_is_refused_in_a_sentence(name, kind, tasks):
     assert bool(said) == (kind not in SELECTORS[name]), said
 
 
-@pytest.mark.parametrize("kind", ["number", "labels", "tokens"])
+@pytest.mark.parametrize("kind", ["number", "numbers", "labels", "tokens"])
 def test_what_needs_classes_says_so(kind, tasks):
     federation = tasks[kind].federation
     with pytest.raises(FedloomError, match="these data have no classes"):

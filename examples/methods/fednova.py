@@ -27,8 +27,11 @@ class FedNova(fl.FedAvg):
     sends = {"direction": fl.Update("the change of its model per step"), "norm": fl.Scalar("its steps")}
 
     def check(self, task, work):
-        if work.optimizer != "sgd" or work.nesterov:
-            raise fl.FedloomError("fednova's norm is for SGD, with or without momentum: set local.optimizer = sgd.")
+        if work.optimizer != "sgd" or work.nesterov or work.changes_within_round:
+            raise fl.FedloomError(
+                "fednova's norm is for SGD, with or without momentum, at one learning rate per round: set "
+                "local.optimizer = sgd, and no local.round_schedule."
+            )
 
     def client_update(self, cohort, message):
         row, rho = cohort.spread(message["row"]), cohort.setting.work.momentum

@@ -198,10 +198,14 @@ from fedloom.tasks.settings import (
     Columns,
     CommunalSpec,
     DriftSpec,
+    ImagesSpec,
     ModelSpec,
     PartitionSpec,
+    SequencesSpec,
     ServerSetSpec,
+    SoundsSpec,
     StreamSpec,
+    TextSpec,
     WithholdSpec,
 )
 
@@ -529,7 +533,8 @@ def resume(
     """Continue a stopped run or comparison. The result has the same bytes as if it had never been stopped.
 
     With more ``rounds``, the result has the bytes of a run that was started with that many; a run whose rounds depend
-    on their number (the schedule ``cosine``) is refused. A run that diverged continues only with ``from_round``.
+    on their number (the schedules ``cosine`` and ``onecycle``) is refused. A run that diverged continues only with
+    ``from_round``.
 
     Args:
         folder: The folder of a run or of a comparison.
@@ -557,6 +562,11 @@ def task(
     client_column: str = ...,
     group_column: str | None = ...,
     ignore: Columns = ...,
+    client_from: str | None = ...,
+    file_column: str | None = ...,
+    skip_unreadable: bool = ...,
+    images: ImagesSpec = ...,
+    sounds: SoundsSpec = ...,
     clients: int | None = ...,
     partition: PartitionSpec = ...,
     test_share: float = ...,
@@ -574,6 +584,9 @@ def task(
     drift: DriftSpec = ...,
     options: Mapping[str, Any] = ...,
     kind: Literal["classes", "number", "labels", "tokens"] | None = ...,
+    text: TextSpec = ...,
+    dates: Mapping[str, str] | None = ...,
+    sequences: SequencesSpec = ...,
     loss: LossSpec = ...,
     metrics: MetricSpecs = ...,
     seed: int | None = ...,
@@ -583,12 +596,18 @@ def task(
     Args:
         name: A name of ``fedloom list tasks``.
         alpha: Short for ``partition=dirichlet(alpha)``.
-        path: Your own data: CSV, NPZ, parquet, LEAF or a folder of files.
+        path: Your own data: CSV, NPZ, parquet, LEAF or a folder of files, images or sounds.
         target: The column of your table with the target; several columns of 0 and 1 are labels.
         client_column: The column of your table that says whose sample it is.
         group_column: The column of your table whose rows belong together, such as a patient: never split
             between training and testing.
         ignore: Columns of your table that are left out.
+        client_from: Where the path of an image or sound names its client: a regular expression with one group.
+        file_column: The column of your table with the paths of images or sounds. By default the first one whose
+            first cell is such a path.
+        skip_unreadable: Whether images and sounds that cannot be read are left out, instead of an error.
+        images: What your own images become: ``{size = 48, channels = 1}``.
+        sounds: What your own sounds become: ``{rate = 8000, seconds = 1.5, mels = 40}``.
         clients: The number of clients. By default the data's own number.
         partition: How the data are divided, for instance ``dirichlet(0.1)``, ``shards(2)`` or iid. By default
             the data's own way.
@@ -609,6 +628,10 @@ def task(
         options: Settings that only this kind of task has.
         kind: What the targets of your own data are: classes, number, labels or tokens. By default what their
             values show.
+        text: The column of your table with sentences, the only input; or ``{column = 'review', words = 5000}``.
+        dates: How the dates of columns are written, where it is not found by itself: ``{admitted =
+            '%d/%m/%Y'}``.
+        sequences: What your table with a row per time step is: ``{series = 'visit', order = 'minute'}``.
         loss: What models are trained by: a loss of ``fedloom list losses``, or my_file.py:my_loss. By default
             the usual one of the targets.
         metrics: What models are measured by, of ``fedloom list metrics``; the first is the score in tables and

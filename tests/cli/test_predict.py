@@ -75,6 +75,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.savez(home / "labels.npz", x=np.zeros((2, 3)), y=np.zeros(3, dtype=int))
     np.savez(home / "bytes.npz", x=np.zeros((2, 1, 8, 8), dtype=np.uint8))
     Image.fromarray(np.zeros((8, 9), dtype=np.uint8)).save(home / "image.png")
+    (home / "text.png").write_text("no image")
     return home
 
 
@@ -204,14 +205,11 @@ def test_images_are_predicted_by_name_and_labelled_by_their_folders(folder: Path
         (["north", "missing.npz"], "missing.npz does not exist"),
         (["north", "wide.npz"], "wide.npz: an input has shape (4,), but the task needs (3,)."),
         (["north", "labels.npz"], "labels.npz: 2 inputs and labels of shape (3,): give one label each, or none."),
-        (["north", "image.png"], "this model needs inputs of shape (3,), not images"),
+        (["north", "image.png"], "image.png is not supported here: this model needs inputs of shape (3,)"),
         (["north", "new.csv", "new.csv"], "new.csv is not supported beside others here"),
-        (
-            ["images", "new.csv"],
-            "this model's inputs have no names: give an .npz with an array x of shape (n, 1, 8, 8).",
-        ),
+        (["images", "new.csv"], "new.csv has no column whose first cell is the path of an image"),
         (["images", "bytes.npz"], "bytes.npz: the inputs are uint8, but the task needs float32: convert them."),
-        (["images", "image.png"], "image.png is 9×8 pixels, but the task's images are 8×8"),
+        (["images", "text.png"], "text.png is not a readable image (it looks like a text)"),
         (["images", "north"], "north has no images"),
         (["run", "new.csv"], "has its own model: choose one with --client"),
         (["run", "new.csv", "--client", "norht"], "run has no client 'norht': did you mean 'north'?"),

@@ -4,6 +4,7 @@ import pytest
 
 import fedloom as fl
 from fedloom.config.resolve import override, resolve
+from fedloom.config.schema import as_plain
 from fedloom.core.errors import FedloomError
 
 
@@ -51,3 +52,18 @@ def test_a_negative_seed_is_refused_and_a_run_that_began_with_one_goes_on():
 def test_a_task_with_a_negative_seed_is_refused():
     with pytest.raises(FedloomError, match="seed=-1: it must be at least 0"):
         fl.task("digits", seed=-1)
+
+
+def test_another_optimiser_has_its_own_defaults_and_keeps_what_the_task_chose():
+    images = {"task": {"name": "cifar10", "clients": 4}}
+    assert resolve(images).local.weight_decay == 4e-4
+    assert resolve({**images, "local": {"optimizer": "adam"}}).local.weight_decay == 4e-4
+    digits = {"task": {"name": "digits", "clients": 4}}
+    assert resolve({**digits, "local": {"optimizer": "adamw"}}).local.weight_decay == 0.01
+    assert resolve({**digits, "local": {"optimizer": "adagrad"}}).local.epsilon == 1e-10
+
+
+def test_a_config_that_was_completed_is_read_again():
+    for local in ({}, {"optimizer": "adamw"}, {"optimizer": "torch.optim:Adamax"}, {"optimizer": "adagrad"}):
+        made = resolve({"task": {"name": "digits", "clients": 4}, "local": local})
+        assert resolve(as_plain(made, fl.FedAvg())).local == made.local

@@ -28,3 +28,14 @@ def test_standardised_losses_and_scores_in_units():
     assert goal.in_units(outputs).tolist() == [[90.0], [120.0]]
     assert goal.scores(outputs, targets)[0].tolist() == [0.0, 100.0]
     assert goal.score == "squared_error"
+
+
+def test_several_numbers_are_standardised_each_in_its_own_units():
+    goal = Standardised(SquaredError(), mean=(100.0, 1.0), std=(10.0, 0.5))
+    targets, outputs = torch.tensor([[90.0, 2.0], [110.0, 1.0]]), torch.tensor([[-1.0, 2.0], [2.0, 0.0]])
+    assert goal.standardise(targets).tolist() == [[-1.0, 2.0], [1.0, 0.0]]
+    assert goal.losses(outputs, targets)[0].tolist() == [0.0, 0.5]
+    assert goal.in_units(outputs).tolist() == [[90.0, 2.0], [120.0, 1.0]]
+    for place in range(2):
+        one = Standardised(SquaredError(), mean=goal.mean[place], std=goal.std[place])
+        assert torch.equal(one.in_units(outputs)[:, place], goal.in_units(outputs)[:, place])

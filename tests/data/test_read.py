@@ -167,7 +167,7 @@ def test_a_wrong_csv_is_named_by_column_and_row(tmp_path: Path, text: str, messa
 @pytest.mark.parametrize(
     ("x", "y", "more", "message"),
     [
-        ([[1], [1, 2]], [0, 1], {}, "differ in shape"),
+        ([[1], [1, 2]], [0, 1], {}, r"sample 2 has shape \(2,\), and the others \(1,\)"),
         ([["a"], ["b"]], [0, 1], {}, "not numbers"),
         ([1, 2], [0, 1], {}, "x has shape"),
         ([[1.0], [2.0]], [0], {}, "one label each"),
@@ -244,7 +244,7 @@ def test_an_npz_without_x_has_its_other_arrays_as_columns(tmp_path: Path) -> Non
     [
         ({"gyroscope": np.zeros((119, 3))}, r"differ in length \(accelerometer has 120, gyroscope has 119\)"),
         ({"gyroscope": np.zeros(120)}, r"column gyroscope: gyroscope has shape \(120,\)"),
-        ({"gyroscope": np.full((120, 3), "a")}, "column gyroscope: the inputs are <U1, not numbers"),
+        ({"gyroscope": np.full((120, 3), "a")}, r"column gyroscope: the inputs are texts \('a'\), not numbers"),
         ({"gyroscope": np.full((120, 3), np.inf)}, "gyroscope: column 0, row 1 is infinite"),
         ({"y": np.zeros((120, 2))}, "'y' cannot be the name of an input column"),
         ({"a/b": np.zeros((120, 2))}, "'a/b' cannot be the name of an input column"),
@@ -266,3 +266,35 @@ def test_an_npz_with_one_array_that_is_not_called_x_is_refused(tmp_path: Path) -
     np.savez(tmp_path / "a.npz", inputs=np.zeros((4, 2)), y=np.zeros(4))
     with pytest.raises(FedloomError, match="has no array 'x'"):
         fd.read(tmp_path / "a.npz")
+
+
+def test_tables_of_a_folder_that_have_the_client_column_are_pieces_of_one_table(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow", reason="parquet needs pyarrow")
+    from pyarrow import feather, parquet
+
+    draw = np.random.default_rng(0)
+    columns = {"a": draw.normal(size=60), "label": np.arange(60) % 2, "ward": np.arange(60) % 3}
+    table = arrow.table(columns)
+    for folder, endings in (("parquets", ["parquet"] * 3), ("mixed", ["arrow", "feather", "parquet"])):
+        (tmp_path / folder).mkdir()
+        for number, ending in enumerate(endings):
+            path, piece = tmp_path / folder / f"part-{number}.{ending}", table.slice(20 * number, 20)
+            if ending == "parquet":
+                parquet.write_table(piece, path)
+            elif ending == "feather":
+                feather.write_feather(piece, str(path))
+            else:
+                with arrow.ipc.new_stream(str(path), piece.schema) as writer:
+                    writer.write_table(piece)
+    parquet.write_table(table, tmp_path / "whole.parquet")
+    whole = fd.read(tmp_path / "whole.parquet", client="ward")
+    for folder in ("parquets", "mixed"):
+        made = fd.read(tmp_path / folder, client="ward")
+        assert list(made.names) == ["0", "1", "2"]
+        assert made.columns["x"].equal(whole.columns["x"])
+        assert made.train.order.equal(whole.train.order)
+    per_client = fd.read(tmp_path / "parquets", ignore=["ward"])
+    assert list(per_client.names) == ["part-0", "part-1", "part-2"]
+    (tmp_path / "mixed" / "part-0.arrow").write_bytes(b"nothing of the kind")
+    with pytest.raises(FedloomError, match=r"part-0\.arrow is not a readable Arrow file"):
+        fd.read(tmp_path / "mixed", client="ward")

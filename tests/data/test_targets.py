@@ -5,7 +5,8 @@ import pytest
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
-from fedloom.data.targets import read_targets
+from fedloom.data.from_arrays import from_arrays
+from fedloom.data.targets import read_targets, target_units
 
 
 def read(values, kind=None, classes=None):
@@ -71,8 +72,8 @@ def test_labels_one_to_three_train_three_outputs():
         ([1.5, 2], "classes", "row 1 is 1.5: classes must be whole numbers or names.*kind number"),
         ([1, 2], "tokens", "kind tokens needs a row of them"),
         ([[1, 2], [0, 1]], "labels", "kind labels needs 0 or 1 for each label"),
-        ([[1, 2], [0, 1]], "number", "kind number needs one value per sample"),
-        ([[1.5, 2], [0, 1]], None, "give class numbers for the tokens"),
+        ([[1, 2], [0, 1]], "classes", "kind classes needs one value per sample"),
+        ([["a", "b"], ["c", "a"]], None, "give class numbers for the tokens"),
         ([[1, -2], [0, 1]], None, "numbered from 0, and -100 marks padding"),
         ([1, 2], "numbers", "Did you mean 'number'"),
     ],
@@ -88,3 +89,31 @@ def test_a_partition_by_label_is_refused_for_numbers_and_labels():
         with pytest.raises(FedloomError, match=f"needs one label per sample, but these targets are {what}: use iid"):
             fl.from_arrays(x, y, partition="dirichlet(0.1)", clients=3)
         assert fl.from_arrays(x, y, clients=3).clients == 3
+
+
+def test_several_floats_per_sample_are_numbers_and_each_has_its_own_units():
+    y = np.stack([np.arange(40) * 0.5, 1000 - 7.5 * np.arange(40)], 1)
+    made = read_targets(y, None, None, "data")
+    assert (made.kind, made.classes, made.y.dtype) == ("number", 2, np.float32)
+    assert made.note == "y are 2 numbers (0 to 19.5, 707.5 to 1000); each is learnt in its own units"
+    whole = read_targets(y.round().astype(np.int64), "number", None, "data")
+    assert whole.kind == "number"
+    federation = from_arrays(np.zeros((40, 1)), y, clients=2)
+    mean, std = target_units(federation)
+    own = y[federation.train.order.numpy()]
+    assert np.allclose(mean, own.mean(0))
+    assert np.allclose(std, own.std(0))
+    assert repr(federation).endswith("2 numbers>")
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "sentence"),
+    [
+        (np.array([[1.5, 2.0], [2.5, 2.0]]), None, r"column 1 of y is 2 in every row: leave it out"),
+        (np.array([[1.5, 2.0], [2.5, np.inf]]), None, "y has a value that is not a finite number"),
+        (np.array([[1.5, 2.0], [2.5, 3.0]]), "classes", r"y has shape \(2, 2\), but kind classes needs one value"),
+    ],
+)
+def test_several_numbers_that_cannot_be_learnt_are_refused(values, kind, sentence):
+    with pytest.raises(FedloomError, match=sentence):
+        read_targets(values, kind, None, "data")

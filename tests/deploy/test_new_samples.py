@@ -1,14 +1,19 @@
 """New rows, and a site's rows, become the same inputs as the rows that a model was trained on."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 
 import fedloom as fl
+from fedloom.core.errors import FedloomError
+from fedloom.data.tables.schema import DataSchema
+from fedloom.data.tables.table_columns import TableColumns
 from fedloom.data.tables.under_schema import read_under_schema
 from fedloom.deploy.new_samples import read_new_samples
 from fedloom.deploy.saved_model import SavedModel, model_at
+from support.media_files import write_pitches, write_stripes
 from support.messy_tables import write_messy
 
 
@@ -51,5 +56,71 @@ def test_a_site_makes_the_same_inputs_of_its_rows_and_changes_no_median(messy, t
     kept = rows_with_a_target(path)
     own = [place for place in kept if rows[place].split(";")[4] == "north"]
     (tmp_path / "site.csv").write_text("\n".join([header, *(rows[place] for place in own)]))
-    samples = read_under_schema(tmp_path / "site.csv", saved.schema, "days", "site", ())
+    samples = read_under_schema(tmp_path / "site.csv", saved.schema, TableColumns("days", "site"))
     assert torch.equal(samples.columns["x"], federation.columns["x"][[kept.index(place) for place in own]])
+
+
+# -- images and sounds
+
+
+@pytest.fixture(scope="module", params=[write_stripes, write_pitches])
+def heard_or_seen(request, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, fl.Federation, SavedModel]:
+    """A folder of files, its federation, and the model of a run on it."""
+    folder = tmp_path_factory.mktemp("files")
+    path = request.param(folder / "mine")
+    federation = fl.read(path)
+    fl.run(fl.task_of(federation), rounds=2, out=folder / "run")
+    return path, federation, model_at(folder / "run")
+
+
+def test_files_to_predict_become_what_the_training_made_of_them(heard_or_seen) -> None:
+    path, federation, saved = heard_or_seen
+    samples = read_new_samples([path], saved)
+    assert torch.equal(samples.inputs, federation.columns["x"])
+    assert torch.equal(samples.targets, federation.columns["y"])
+    assert samples.names[0].startswith("ann/")
+    files = sorted(path.rglob("*.*"))[:3]
+    assert torch.equal(read_new_samples(files, saved).inputs, federation.columns["x"][:3])
+
+
+def test_a_table_of_files_is_predicted_with_the_labels_it_has(heard_or_seen, tmp_path: Path) -> None:
+    path, federation, saved = heard_or_seen
+    files = sorted(path.rglob("*.*"))[:4]
+    rows = [f"{file},{file.parent.name if number else ''}" for number, file in enumerate(files)]
+    (tmp_path / "new.csv").write_text("\n".join(["place,label", *rows]))
+    samples = read_new_samples([tmp_path / "new.csv"], saved)
+    assert torch.equal(samples.inputs, federation.columns["x"][:4])
+    assert samples.labelled.tolist() == [False, True, True, True]
+
+
+def test_a_site_makes_the_same_inputs_of_its_files(heard_or_seen, caplog: pytest.LogCaptureFixture) -> None:
+    path, federation, saved = heard_or_seen
+    samples = read_under_schema(path / "bob", saved.schema, TableColumns())
+    assert torch.equal(samples.columns["x"], federation.columns["x"][16:])
+    assert torch.equal(samples.columns["y"], federation.columns["y"][16:])
+    bad = next((path / "bob").rglob("*.*"))
+    whole = bad.read_bytes()
+    try:
+        bad.write_bytes(b"no")
+        with pytest.raises(FedloomError, match=f"bob/{bad.parent.name}/{bad.name} is not a readable"):
+            read_under_schema(path / "bob", saved.schema, TableColumns())
+        assert len(read_under_schema(path / "bob", saved.schema, TableColumns(), True).columns["y"]) == 15
+        assert "is left out, since it cannot be read" in caplog.text
+    finally:
+        bad.write_bytes(whole)
+
+
+def test_an_unknown_class_at_a_site_is_refused(heard_or_seen, tmp_path: Path) -> None:
+    path, _, saved = heard_or_seen
+    shutil.copytree(path / "ann", tmp_path / "ann")
+    first = sorted((tmp_path / "ann").iterdir())[0]
+    first.rename(first.with_name("bird"))
+    with pytest.raises(FedloomError, match=r"the sub-folder 'bird' of ann is not a class of the task \("):
+        read_under_schema(tmp_path / "ann", saved.schema, TableColumns())
+
+
+def test_a_schema_with_a_plan_of_files_is_read_back_as_it_was(heard_or_seen) -> None:
+    schema = heard_or_seen[2].schema
+    again = DataSchema.model_validate_json(schema.model_dump_json())
+    assert again == schema
+    assert type(again.plan) is type(heard_or_seen[1].plan)

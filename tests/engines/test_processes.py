@@ -20,6 +20,7 @@ import fedloom as fl
 from fedloom.cli.app import app
 from fedloom.config.resolve import resolve
 from fedloom.core.errors import FedloomError
+from fedloom.core.local_work import LocalWork
 from fedloom.core.message import Message
 from fedloom.core.task import Task
 from fedloom.engines import cpu_progress, processes
@@ -108,7 +109,7 @@ def test_a_round_in_halves_gives_the_same_bytes_with_any_number_of_workers_and_a
     """Ten clients with enough work are two cohorts, also for one worker."""
     task = Task("t", federation([40, 33, 33, 30, 22, 20, 17, 12, 9, 3], (784,)), mlp(784, 64))
     settings = {"execution": "vectorised", "local": {**WORK, "batch_size": 32}}
-    assert decide(task, "vectorised", 32).halved_from <= 10
+    assert decide(task, "vectorised", LocalWork(batch_size=32)).halved_from <= 10
     alone = run(tmp_path / "1", "scaffold", task, workers=1, **settings)
     assert run(tmp_path / "2", "scaffold", task, workers=2, **settings) == alone
     assert run(tmp_path / "3", "scaffold", task, workers=3, **settings) == alone

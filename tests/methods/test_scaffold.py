@@ -143,3 +143,15 @@ def test_option_two_refuses_steps_from_which_no_gradient_can_be_read(work):
 def test_impossible_settings_are_refused():
     with pytest.raises(FedloomError, match="server_lr=0: it must be above 0"):
         fl.SCAFFOLD(server_lr=0)
+
+
+def test_the_variate_is_the_mean_gradient_of_the_steps_weighted_by_their_rates():
+    """Where the rate changes within a round: ``sum_t lr_t g_t / sum_t lr_t``, by hand for two steps on all samples."""
+    work = LocalWork(steps=2, batch_size=0, lr=0.2, round_schedule="linear", round_decay=0.25)
+    some = cohort(small_task(), "loop", work)
+    x = some.task.initial_row()
+    first = some.gradient(some.spread(x))
+    second = some.gradient(x - 0.2 * first)
+    some = cohort(small_task(), "loop", work)
+    fl.SCAFFOLD().client_update(some, fl.Message({"row": x, "c": torch.zeros_like(x)}))
+    assert distance(some.kept["c"].rows, (0.2 * first + 0.05 * second) / 0.25) < 1e-4

@@ -1,5 +1,7 @@
 """Mean absolute error: scikit-learn's, whatever the batches, for one target or several."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 
+import fedloom as fl
 from fedloom.metrics.regression import MAE, R2, RMSE
 from support.metric_batches import totals
 
@@ -64,3 +67,25 @@ def test_a_mean_of_clients_values_is_something_else():
 @pytest.mark.parametrize("sums", [torch.zeros(4), R2().sums(torch.randn(3), torch.full((3,), 0.1))])
 def test_r2_is_undefined_without_samples_and_where_targets_do_not_vary(sums):
     assert np.isnan(R2().value(sums))
+
+
+@settings(deadline=None)
+@given(st.integers(2, 200), st.integers(2, 4), st.integers(1, 8), st.integers(0, 10_000))
+def test_r2_of_several_numbers_is_the_mean_of_each_as_in_scikit_learn(samples, width, parts, seed):
+    outputs, targets = torch.randn(2, samples, width, generator=torch.Generator().manual_seed(seed))
+    found = R2().value(totals(R2(), outputs, targets, parts, seed))
+    assert found == pytest.approx(r2_score(targets.double(), outputs.double()), rel=1e-6, abs=1e-6)
+
+
+def test_each_of_several_numbers_has_each_metric_under_its_name():
+    draw = np.random.default_rng(0)
+    targets = draw.normal(size=(60, 2)) * [1, 100]
+    federation = fl.from_arrays(draw.normal(size=(60, 3)), targets, np.arange(60) % 3)
+    metrics = fl.task_of(replace(federation, class_names=["length of stay", "cost"])).metrics
+    assert [metric.name for metric in metrics] == ["mae", "rmse", "r2", "mae_length_of_stay", "mae_cost",
+        "rmse_length_of_stay", "rmse_cost", "r2_length_of_stay", "r2_cost"]  # fmt: skip
+    assert [metric.higher_is_better for metric in metrics[2:5]] == [True, False, False]
+    outputs, y = torch.randn(60, 2), torch.from_numpy(targets).float()
+    for place, (metric, whole) in enumerate(((metrics[3], MAE()), (metrics[4], MAE()))):
+        assert metric.value(metric.sums(outputs, y)) == whole.value(whole.sums(outputs[:, place], y[:, place]))
+    assert [metric.name for metric in fl.task_of(federation, metrics="r2").metrics] == ["r2", "r2_0", "r2_1"]

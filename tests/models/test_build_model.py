@@ -31,6 +31,9 @@ FITTING: dict[str, tuple[Any, int]] = {
     "char-lstm": ((80,), 80),
     "word-lstm": ((20,), 50),
     "tagger": ((20,), 12),
+    "bag-of-words": ((20,), 12),
+    "sequence-conv": ((4, 20), 3),
+    "sequence-lstm": ((4, 20), 3),
     "late-fusion": ({"accelerometer": (6, 128), "gyroscope": (3, 128), "age": (1,)}, 6),
 }
 
@@ -45,7 +48,7 @@ def batch(name: str, shape: Any, classes: int, samples: int = 4) -> tuple[Any, T
         x = torch.randint(classes, (samples, *shape), generator=source)
         return x, torch.randint(classes, (samples, *shape), generator=source)
     y = torch.randint(classes, (samples,), generator=source)
-    if name == "char-lstm":
+    if name in ("char-lstm", "bag-of-words"):
         return torch.randint(classes, (samples, *shape), generator=source), y
     if isinstance(shape, dict):
         return {column: torch.randn(samples, *one, generator=source) for column, one in shape.items()}, y

@@ -21,6 +21,14 @@ def task():
     [
         ("fedavg", {}),
         ("fedper+finetune", {"eval_every": 3, "selection": {"number": 2}}),
+        (
+            "scaffold",
+            {
+                "local": {"accumulate": 2, "warmup": 3, "round_schedule": "linear", "round_decay": 0.1},
+                "server_optimizer": {"kind": "yogi", "schedule": "step", "lr_decay": 0.5, "warmup": 1},
+            },
+        ),
+        ("fedprox", {"local": {"optimizer": "torch.optim:NAdam", "lr": 0.01}}),
         ("fedyogi", {"checkpoint_every": 3, "local": {"schedule": "exponential", "lr_decay": 0.9}}),
     ],
 )
@@ -63,6 +71,8 @@ def test_the_command_line_goes_on_as_python_does(task, tmp_path):
     ("method", "settings", "reason"),
     [
         ("fedavg", {"local": {"schedule": "cosine", "lr_decay": 0.1}}, "the learning-rate schedule cosine"),
+        ("fedavg", {"local": {"schedule": "onecycle"}}, "the learning-rate schedule onecycle"),
+        ("fedavg", {"server_optimizer": {"schedule": "cosine", "lr_decay": 0.1}}, "the learning-rate schedule cosine"),
         ("fedavg+fedpredict", {}, "FedPredict"),
     ],
 )

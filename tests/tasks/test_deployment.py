@@ -17,6 +17,7 @@ from fedloom.rounds.jobs import Job
 from fedloom.runs.prepare import prepare
 from support import phones
 from support.local_transport import NAMES, Local, Plan, quick, simulate
+from support.media_files import write_pitches, write_stripes
 from support.site_tasks import blueprint_of, check_refused, south, write_image
 from support.small_tables import write_rows
 
@@ -258,14 +259,8 @@ def test_a_folder_of_images_gives_its_pixels_and_the_schemas_classes(digits, tmp
 GREY = np.zeros((8, 8), np.uint8)
 PICTURES = {
     "class": ("bird/0.png", GREY, "the sub-folder 'bird' of album is not a class of the task (0, 1, 2"),
-    "size": ("3/9.png", np.zeros((8, 9), np.uint8), "album/3/9.png is 9×8 pixels, but the task's images are 8×8"),
-    "channels": (
-        "3/9.png",
-        np.zeros((8, 8, 3), np.uint8),
-        "album/3/9.png has 3 channels, but the task's images have 1",
-    ),
-    "bits": ("3/9.png", np.zeros((8, 8), np.uint16), "album/3/9.png has more than 8 bits per channel"),
-    "ending": ("3/9.bmp", GREY, "album/3/9.bmp is not a PNG or JPEG image"),
+    "bits": ("3/9.tif", np.zeros((8, 8), np.int32), "album/3/9.tif has 32 bits per pixel"),
+    "ending": ("3/9.ppm", GREY, "album/3/9.ppm is no image of a known format (PNG, JPEG"),
 }
 
 
@@ -282,7 +277,8 @@ def test_an_unreadable_image_is_named(digits, tmp_path):
     whole = (tmp_path / "album" / "7" / "1.png").read_bytes()
     for content in (b"", b"no image", whole[:60], whole[:40] + b"????" + whole[44:]):
         (tmp_path / "album" / "7" / "1.png").write_bytes(content)
-        check_refused(digits, south("album"), tmp_path, "album/7/1.png is not a readable image")
+        said = "is not a readable image" if content else "is empty"
+        check_refused(digits, south("album"), tmp_path, f"album/7/1.png {said}")
 
 
 @pytest.mark.usefixtures("album")
@@ -290,14 +286,21 @@ def test_folders_without_images_and_tables_for_images_are_refused(digits, pets, 
     (tmp_path / "empty").mkdir()
     check_refused(digits, south("empty"), tmp_path, "empty has no sub-folders")
     (tmp_path / "empty" / "3").mkdir()
-    check_refused(digits, south("empty"), tmp_path, "empty has 0 images")
-    check_refused(
-        pets, south("album"), tmp_path, "album is a folder of images, but the task needs inputs of shape (2,)"
-    )
+    check_refused(digits, south("empty"), tmp_path, "empty/3 has no images")
+    check_refused(pets, south("album"), tmp_path, "album is not a table, but the task's data are one")
     write_rows(tmp_path / "mine.csv", HEADER, ROWS)
     check_refused(
-        digits, south("mine.csv"), tmp_path, "mine.csv is a table, but the task needs inputs of shape (1, 8, 8)"
+        digits, south("mine.csv"), tmp_path, "mine.csv has no column whose first cell is the path of an image"
     )
+
+
+@pytest.mark.usefixtures("album")
+def test_images_of_another_size_and_mode_become_those_of_the_task(digits, tmp_path):
+    write_image(tmp_path / "album" / "3" / "large.png", np.full((40, 60, 3), 255, np.uint8))
+    write_image(tmp_path / "album" / "3" / "deep.png", np.full((8, 8), 65535, np.uint16))
+    task = digits.site_task(south("album"), tmp_path)
+    white = [[[1.0] * 8] * 8]
+    assert [label for pixels, label in samples(task) if pixels == white] == [3, 3]
 
 
 # -- several input columns
@@ -389,3 +392,19 @@ def test_a_table_is_refused_where_the_task_has_columns(phone_plan, tmp_path):
     write_rows(tmp_path / "mine.csv", HEADER, ROWS)
     reason = "mine.csv: the task has the input columns accelerometer, gyroscope: give an .npz file"
     check_refused(phone_plan("fedavg").blueprint, south("mine.csv"), tmp_path, reason)
+
+
+# -- files
+
+
+@pytest.mark.usefixtures(quick.__name__)
+@pytest.mark.parametrize("write", [write_stripes, write_pitches])
+def test_sites_with_files_give_the_simulators_bytes(write, tmp_path):
+    path = write(tmp_path / "mine")
+    local = {"epochs": 1, "batch_size": 8, "lr": 0.05}
+    plan = Plan.of("fedavg", task={"name": "own", "path": str(path), "clients": 2}, local=local)
+    played, simulated = Local(plan, tmp_path).play(), simulate(plan)
+    assert torch.equal(played.row, simulated.row)
+    assert not torch.equal(played.row, plan.blueprint.initial)
+    task = plan.blueprint.site_task(south("mine/bob"), tmp_path)
+    assert task.federation.columns["x"].shape[1:] == plan.blueprint.schema.shape

@@ -7,6 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import fedloom as fl
+from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.models import build
 from fedloom.training.execution import Execution, cohorts, decide
@@ -14,18 +15,18 @@ from support.synthetic import Branching, federation, mlp
 
 
 def test_small_chains_are_vectorised_and_compute_bound_layers_are_not():
-    assert decide(Task("t", federation([8]), mlp()), "auto", 32).name == "vectorised"
-    assert decide(Task("t", federation([8]), Branching()), "auto", 32).name == "vectorised"
+    assert decide(Task("t", federation([8]), mlp()), "auto", LocalWork(batch_size=32)).name == "vectorised"
+    assert decide(Task("t", federation([8]), Branching()), "auto", LocalWork(batch_size=32)).name == "vectorised"
     images = Task("t", federation([8], (1, 28, 28)), build("lenet-small", (1, 28, 28), 5, 0))
-    assert decide(images, "auto", 32).name == "loop"
+    assert decide(images, "auto", LocalWork(batch_size=32)).name == "loop"
     text = Task("t", federation([8], (12,), tokens=5), build("char-lstm", (12,), 5, 0))
-    assert decide(text, "auto", 32).name == "loop"
+    assert decide(text, "auto", LocalWork(batch_size=32)).name == "loop"
 
 
 def test_batch_norm_falls_back_to_the_loop_with_one_line_that_says_why(caplog):
     model = nn.Sequential(nn.Linear(20, 8), nn.BatchNorm1d(8), nn.Linear(8, 5))
     with caplog.at_level(logging.WARNING, logger="fedloom"):
-        chosen = decide(Task("t", federation([8]), model), "vectorised", 32)
+        chosen = decide(Task("t", federation([8]), model), "vectorised", LocalWork(batch_size=32))
     assert chosen.name == "loop"
     assert len(caplog.records) == 1
     assert "BatchNorm1d '1' takes statistics of a batch" in caplog.text
@@ -42,7 +43,7 @@ def test_a_model_that_vmap_cannot_take_falls_back_with_the_reason(caplog):
             return out if out.sum() > 0 else -out
 
     with caplog.at_level(logging.WARNING, logger="fedloom"):
-        assert decide(Task("t", federation([8]), Stubborn()), "auto", 32).name == "loop"
+        assert decide(Task("t", federation([8]), Stubborn()), "auto", LocalWork(batch_size=32)).name == "loop"
     assert "vmap cannot take it" in caplog.text
 
 
@@ -71,12 +72,12 @@ def test_who_is_in_a_cohort_depends_on_the_rounds_clients_alone():
 
 
 def test_only_rounds_with_enough_work_are_halved():
-    assert decide(Task("t", federation([8]), mlp()), "vectorised", 32).halved_from > 100
+    assert decide(Task("t", federation([8]), mlp()), "vectorised", LocalWork(batch_size=32)).halved_from > 100
     big = Task("t", federation([8], (784,)), mlp(784, 64, 10))
-    assert decide(big, "vectorised", 32).halved_from == 10
-    assert decide(big, "vectorised", 0).halved_from > 100
-    assert decide(big, "loop", 32).halved_from == 0
-    assert decide(big, "compiled", 32).halved_from == 0
+    assert decide(big, "vectorised", LocalWork(batch_size=32)).halved_from == 10
+    assert decide(big, "vectorised", LocalWork(batch_size=0)).halved_from > 100
+    assert decide(big, "loop", LocalWork(batch_size=32)).halved_from == 0
+    assert decide(big, "compiled", LocalWork(batch_size=32)).halved_from == 0
 
 
 def test_a_forward_pass_that_changes_a_buffer_is_left_to_the_loop(caplog):
@@ -91,14 +92,14 @@ def test_a_forward_pass_that_changes_a_buffer_is_left_to_the_loop(caplog):
             return self.layer(x - self.seen)
 
     with caplog.at_level(logging.WARNING, logger="fedloom"):
-        assert decide(Task("t", federation([8]), Remembering()), "auto", 32).name == "loop"
+        assert decide(Task("t", federation([8]), Remembering()), "auto", LocalWork(batch_size=32)).name == "loop"
     assert "changes the buffer 'seen'" in caplog.text
 
 
 def test_gradients_of_single_samples_are_batched_also_where_a_loop_would_be_faster():
     task = Task("t", federation([10, 10], (1, 12, 12)), build("cnn-small", (1, 12, 12), 5, 0))
-    assert decide(task, "auto", 32).name == "loop"
-    assert decide(task, "auto", 32, per_sample=True).name == "vectorised"
+    assert decide(task, "auto", LocalWork(batch_size=32)).name == "loop"
+    assert decide(task, "auto", LocalWork(batch_size=32), per_sample=True).name == "vectorised"
 
 
 def test_why_a_model_is_trained_in_the_loop_is_said_once_for_all_runs_of_a_comparison(caplog):

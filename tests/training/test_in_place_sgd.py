@@ -57,9 +57,9 @@ def test_a_step_is_the_one_that_autograd_gives(case, pulled, frozen):
 
     before = x.clone()
     sgd = InPlaceSGD(
-        LR, DECAY, constants if pulled == "affine" else {}, pull if pulled == "any" else None, frozenset(moving)
+        frozenset(moving), LR, DECAY, constants if pulled == "affine" else {}, pull if pulled == "any" else None
     )
-    sgd.descend(graph.training, stacks, x, keys, loss)
+    sgd.run(graph.training, stacks, x, keys, loss)
     assert torch.equal(x, before)
     for name, stack in stacks.items():
         torch.testing.assert_close(stack, expected[name], rtol=1e-5, atol=1e-6, msg=name)

@@ -149,15 +149,6 @@ def test_no_steps_leave_the_rows_as_they_are():
     assert torch.equal(train_all(task, "vectorised", LocalWork(steps=0)), task.initial_row().expand(2, -1))
 
 
-def test_the_learning_rate_follows_its_schedule():
-    step = LocalWork(lr=1.0, schedule="step", lr_decay=0.5, lr_every=2)
-    assert [step.lr_at(t, 6) for t in range(1, 7)] == [1, 1, 0.5, 0.5, 0.25, 0.25]
-    cosine = LocalWork(lr=1.0, schedule="cosine", lr_decay=0.1)
-    assert cosine.lr_at(1, 11) == 1.0
-    assert cosine.lr_at(11, 11) == pytest.approx(0.1)
-    assert LocalWork(lr=1.0, schedule="exponential", lr_decay=0.5).lr_at(4, 9) == 0.125
-
-
 FROZEN = {
     "weight of a chain": (lambda: mlp(dropout=0.2), ("1.weight",)),
     "bias of a chain": (lambda: mlp(dropout=0.2), ("1.bias",)),

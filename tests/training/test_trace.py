@@ -242,7 +242,7 @@ def test_what_cannot_be_traced_is_said_once_and_trains_to_the_numbers_of_the_loo
     build, name, reason = case
     task = Task("t", federation(SIZES), build())
     with caplog.at_level(logging.WARNING, logger="fedloom"):
-        chosen = decide(task, "auto", 16)
+        chosen = decide(task, "auto", LocalWork(batch_size=16))
     assert chosen.name == name
     assert reason in chosen.reason
     assert len(caplog.records) == 1
@@ -277,9 +277,9 @@ class Convolutional(nn.Module):
 
 def test_convolutions_run_client_by_client_and_agree_with_vmap():
     task = Task("t", federation(SIZES, (1, 8, 8)), Convolutional())
-    chosen = decide(task, "auto", 16)
+    chosen = decide(task, "auto", LocalWork(batch_size=16))
     assert (chosen.name, chosen.reason) == ("loop", "Conv2d run best one client at a time")
-    assert "Conv2d" in decide(task, "vectorised", 16).reason
+    assert "Conv2d" in decide(task, "vectorised", LocalWork(batch_size=16)).reason
     assert distance(train_all(task, "loop", WORKS["sgd"]), train_all(task, "vectorised", WORKS["sgd"])) < 1e-5
 
 

@@ -78,5 +78,6 @@ class FLTrust(RobustRule):
             lr=work.lr_at(context.round, context.rounds),
             seed=context.seed,
             round=context.round,
+            rates=work.rates_in(context.round, context.rounds),
         )
         return (context.trainer.train(request).rows[0] - start[0]).to(rows)

@@ -39,7 +39,8 @@ def resume(
     """Continue a stopped run or comparison. The result has the same bytes as if it had never been stopped.
 
     With more ``rounds``, the result has the bytes of a run that was started with that many; a run whose rounds depend
-    on their number (the schedule ``cosine``) is refused. A run that diverged continues only with ``from_round``.
+    on their number (the schedules ``cosine`` and ``onecycle``) is refused. A run that diverged continues only with
+    ``from_round``.
 
     Args:
         folder: The folder of a run or of a comparison.

@@ -145,7 +145,6 @@ class CanaryServer(LookingServer):
     """A server that scores canaries as updates come.
 
     Args:
-        planted: The canaries.
         ridge: Of each client, what is added to the sum of its gradients' squares.
         clip: The clip norm.
         scores: The score of each canary; updates add to it.
@@ -193,7 +192,6 @@ def audit_in_one_run(
 
     Args:
         task: The task of the run, with inputs that are numbers and targets that are classes.
-        method: The method.
         canaries: How many canaries there are, shared evenly by the clients: more of them can show more, and leave
             less of the run's own data.
         confidence: The probability with which the bounds hold.

@@ -121,7 +121,6 @@ def last_where(holds: Callable[[float], bool], low: float, high: float, steps: i
     """The last number at which something holds that holds up to some number; the least if it holds nowhere.
 
     Args:
-        holds: What holds.
         low: The least number that is tried.
         high: The largest one.
         steps: How often the interval is halved.

@@ -77,7 +77,7 @@ class TypicalNumber:
         middle = flat.quantile(0.5, dim=0) if self.absolute else flat.mean(0)
         shown = ", ".join(f"{value:.4g}" for value in middle.tolist()[:3]) + (", …" if len(middle) > 3 else "")
         objective = task.objective
-        row = (middle - objective.mean) / objective.std if isinstance(objective, Standardised) else middle
+        row = objective.standardise(middle) if isinstance(objective, Standardised) else middle
         return ConstantAnswer(row.float(), f"always answering {shown} (the {self.name} of the training targets)")
 
 

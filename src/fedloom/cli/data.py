@@ -36,6 +36,10 @@ def data(
     group_column: str | None = None,
     ignore: list[str] | None = None,
     kind: str | None = None,
+    client_from: str | None = None,
+    file_column: str | None = None,
+    skip_unreadable: bool | None = None,
+    set: list[str] | None = None,
     seed: int | None = None,
     png: Annotated[Path | None, typer.Option("--png", help="Also draw the counts, as a picture in this file.")] = None,
     as_json: o.Json = False,
@@ -44,6 +48,7 @@ def data(
 
     Examples:  fedloom data digits --clients 20 --alpha 0.1 --png digits.png
                fedloom data patients.csv --target outcome --client-column hospital
+               fedloom data photos/ --set task.images.size=48
                fedloom data get mnist --from downloads/mnist/
     """
     from fedloom.core.errors import FedloomError, unwritable
@@ -55,8 +60,15 @@ def data(
         return
     if len(words) > 1:
         raise FedloomError(f"'{' '.join(words)}': name one data set or one file.")
+    about_files = {
+        "client_from": client_from,
+        "file_column": file_column,
+        "skip_unreadable": skip_unreadable,
+        **_sizes(set or []),
+    }
+    given = {key: value for key, value in about_files.items() if value is not None}
     federation = _load(
-        words[0], clients, alpha, partition, target, client_column, group_column, ignore or [], kind, seed or 0
+        words[0], clients, alpha, partition, target, client_column, group_column, ignore or [], kind, seed or 0, given
     )
     from fedloom.data.federation_figure import describe, plot_federation
 
@@ -75,6 +87,18 @@ def data(
     for note in federation.notes:
         say(note)
     _print(federation, summary)
+
+
+def _sizes(changes: list[str]) -> dict[str, Any]:
+    """What ``--set`` says of images and sounds, the only settings without an option that matter here."""
+    from fedloom.config.resolve import override
+    from fedloom.core.errors import FedloomError
+
+    found: dict[str, Any] = override({}, changes)
+    task = found.get("task", {})
+    if set(found) - {"task"} or not isinstance(task, dict) or set(task) - {"images", "sounds"}:
+        raise FedloomError(f"--set {changes[0]}: only task.images and task.sounds change how data are read.")
+    return task
 
 
 def _get(name: str, source: str, sha256: str | None, as_json: bool) -> None:
@@ -104,6 +128,7 @@ def _load(
     ignore: list[str],
     kind: str | None,
     seed: int,
+    about_files: dict[str, Any],
 ) -> Federation:
     from fedloom.core.errors import FedloomError
     from fedloom.data.datasets.load import load
@@ -127,7 +152,10 @@ def _load(
             clients=clients,
             partition=chosen,
             seed=seed,
+            **about_files,
         )
+    for key, value in about_files.items():
+        raise FedloomError(f"{key}={value} is for your own files, and {name} is none of them: leave it out.")
     if group_column is not None:
         raise FedloomError(f"--group-column {group_column} is for your own file, and {name} has groups of its own.")
     return load(name, clients=clients, partition=chosen, seed=seed)

@@ -48,7 +48,7 @@ def predict(
     everything: Annotated[bool, typer.Option("--all", help="Show the probability of every class.")] = False,
     as_json: o.Json = False,
 ) -> None:
-    """Predict the class of each sample, with its probability; or its number, its labels, or the tag of each word.
+    """Predict the class of each sample, with its probability; or its numbers, its labels, or the tag of each word.
 
     FOLDER is the folder of a deployed site, of a saved model, or of a simulated run (--client says whose model).
 
@@ -63,29 +63,32 @@ def predict(
     saved = model_at(folder, client, TrustedCode(model, tuple(trust or ())))
     samples = read_new_samples(data, saved)
     outputs, answer = saved.outputs(samples.inputs), ANSWERS[saved.schema.target_kind]
-    header = ["row" if isinstance(samples.names[0], int) else "file", *answer.columns]
+    header = ["row" if isinstance(samples.names[0], int) else "file", *answer.header(saved)]
     header += saved.labels if everything and answer.has_probabilities else ()
     rows = [
         [name, *cells]
         for name, cells in zip(samples.names, answer.cells(saved, samples, outputs, everything), strict=True)
     ]
     result: dict[str, Any] = {"model": saved.about.model_dump(include={"client", "method", "round"})}
-    result["samples"], result[answer.metric] = len(samples.names), answer.measure(samples, outputs)
+    result["samples"], result[answer.metric] = len(samples.names), answer.measure(saved, samples, outputs)
     if out is not None:
         _write(out, header, rows)
         result["written"] = str(out)
     if as_json:
         if out is None:
-            result["predictions"] = [_object(header[: 1 + len(answer.columns)], row, saved) for row in rows]
+            own = 1 + len(answer.header(saved))
+            result["predictions"] = [_object(header[:own], row, saved) for row in rows]
         say(json.dumps(result))
         return
     if out is None:
-        for line in _lines(header, rows):
+        for line in _lines(header, rows, "{:.6g}" if saved.schema.target_kind == "number" else "{:.1%}"):
             say(line)
     else:
         say(f"{out}: {len(rows):,} predictions of {_whose(saved)}")
     if result[answer.metric] is not None:
         say(_sentence(answer.metric, result[answer.metric], len(rows)))
+        for name, value in result[answer.metric].get("of_each", {}).items():
+            say(f"  {name}: {value:.4g}")
 
 
 @dataclass(frozen=True)
@@ -99,11 +102,19 @@ class Answer:
     """How right, or how far away, each prediction is; NaN for what does not count."""
     has_probabilities: bool = True
 
-    def measure(self, samples: NewSamples, outputs: Tensor) -> dict[str, Any] | None:
-        """The metric over the samples that have a target; None if there are none."""
+    def header(self, saved: SavedModel) -> tuple[str, ...]:
+        """The columns; of several numbers per sample a column each."""
+        several = saved.schema.target_kind == "number" and saved.schema.classes > 1
+        return saved.labels if several else self.columns
+
+    def measure(self, saved: SavedModel, samples: NewSamples, outputs: Tensor) -> dict[str, Any] | None:
+        """The metric over the samples that have a target, and of each of several numbers; None if there are none."""
         if not bool(samples.labelled.any()):
             return None
         values = self.right(outputs[samples.labelled], samples.targets).double()
+        if values.dim() == 2:
+            over = {"over": len(values), "value": float(values.mean()), "that": samples.label_source}
+            return over | {"of_each": dict(zip(self.header(saved), values.mean(0).tolist(), strict=True))}
         values = values[~values.isnan()]
         counted = {"right": int(values.sum())} if self.metric == "accuracy" else {}
         over = {"over": len(values), "value": float(values.mean()), "that": samples.label_source}
@@ -136,7 +147,13 @@ def _tags(saved: SavedModel, samples: NewSamples, outputs: Tensor, everything: b
 
 
 def _numbers(saved: SavedModel, samples: NewSamples, outputs: Tensor, everything: bool) -> list[list[Any]]:  # noqa: ARG001
-    return [[value] for value in outputs.flatten().tolist()]
+    rows: list[list[Any]] = outputs.view(len(outputs), -1).tolist()
+    return rows
+
+
+def _distances(outputs: Tensor, targets: Tensor) -> Tensor:
+    """How far away each number is: a row per sample where a sample has several."""
+    return (outputs.double().view(targets.shape) - targets).abs()
 
 
 def _token_hits(outputs: Tensor, targets: Tensor) -> Tensor:
@@ -147,7 +164,7 @@ def _token_hits(outputs: Tensor, targets: Tensor) -> Tensor:
 
 ANSWERS = {
     "classes": Answer(("class", "probability"), "accuracy", _classes, lambda o, t: o.argmax(1) == t),
-    "number": Answer(("number",), "mae", _numbers, lambda o, t: (o.flatten().double() - t).abs(), False),
+    "number": Answer(("number",), "mae", _numbers, _distances, False),
     "labels": Answer(("labels",), "exact_match", _labels, lambda o, t: ((o > 0) == t.bool()).all(1)),
     "tokens": Answer(("tags",), "accuracy", _tags, _token_hits, False),
 }
@@ -169,9 +186,8 @@ def _sentence(metric: str, found: dict[str, Any], count: int) -> str:
     return f"{metric.replace('_', ' ')} {found['value']:.1%}{right} over {which} {found['that']}"
 
 
-def _lines(header: list[str], rows: list[list[Any]]) -> Iterator[str]:
+def _lines(header: list[str], rows: list[list[Any]], form: str) -> Iterator[str]:
     """The predictions as a table with aligned columns."""
-    form = "{:.6g}" if header[1] == "number" else "{:.1%}"
     cells = [header] + [
         [str(name), *(cell if isinstance(cell, str) else form.format(cell) for cell in more)] for name, *more in rows
     ]

@@ -92,7 +92,7 @@ def parts_of(
     for part in (*config.aggregation.members, *config.channel, *config.prediction, config.adversary):
         if part is not None:
             yield NamedPart.of(part)
-    for key in ("server_optimizer", "downlink", "federated_dropout", "sample_privacy"):
+    for key in ("local", "server_optimizer", "downlink", "federated_dropout", "sample_privacy"):
         if getattr(config, key) is not None:
             yield NamedPart.of(getattr(config, key), key)
     if config.weight_by == "steps":
@@ -103,7 +103,11 @@ def parts_of(
         decides = "decides by scores on clients' samples, and goes back to an earlier round: leave it out"
         yield NamedPart("early_stopping", {}, {Fact.SCORES_STAY: decides})
     if execution == "compiled":
-        yield NamedPart("execution compiled", {Fact.ONE_STEP: "takes one step per batch: use vectorised or loop"}, {})
+        needs = {
+            Fact.ONE_STEP: "takes one step per batch: use vectorised or loop",
+            Fact.MEAN_GRADIENT: "follows the mean gradient of a batch: use vectorised or loop",
+        }
+        yield NamedPart("execution compiled", needs, {})
     if deployed:
         scores = {Fact.SCORES_STAY: "lets sites send scores on their own samples"} if config.eval_every else {}
         yield NamedPart("a deployment", {}, {**scores, Fact.HIDDEN_DRAWS: "has logs that name sites"})

@@ -12,6 +12,7 @@ from pathlib import Path
 from fedloom.aggregation.server_optimizer import ServerOptimizer
 from fedloom.channel.downlink import Downlink
 from fedloom.core.facts import SELECTOR_PROMISES, Fact, NamedPart, conflict
+from fedloom.core.local_work import LocalWork
 from fedloom.core.model.sub_models import FederatedDropout
 from fedloom.privacy.sample_privacy import SamplePrivacy
 from fedloom.registry.kinds import AGGREGATORS, ATTACKS, CHANNEL_STEPS, METHODS, PREDICTION_STAGES, SELECTORS
@@ -35,6 +36,9 @@ def built_in_parts() -> dict[str, NamedPart]:
         "delta": Downlink(delta=True),
         "federated_dropout": FederatedDropout(),
         "sample_privacy": SamplePrivacy(),
+        "accumulate": LocalWork(accumulate=2),
+        "round_schedule": LocalWork(round_schedule="linear", round_decay=0.1),
+        "torch.optim:Adamax": LocalWork(optimizer="torch.optim:Adamax"),
     }
     return found | {name: NamedPart.of(section, name) for name, section in sections.items()}
 

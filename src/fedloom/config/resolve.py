@@ -14,8 +14,10 @@ from typing import Any
 from fedloom.config.method_spec import method_from, with_method
 from fedloom.config.python_objects import refuse_to_run
 from fedloom.config.schema import RunConfig, with_task_section
+from fedloom.config.training_code import with_named_code
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
+from fedloom.core.local_work import OPTIMIZER_SETTINGS, OPTIMIZERS, LocalWork
 from fedloom.core.task import Task
 from fedloom.registry.kinds import METHODS, PARTITIONS, PARTS, TASKS
 from fedloom.registry.nested_keys import set_nested
@@ -43,7 +45,9 @@ def resolve(values: Mapping[str, Any], where: str = "the configuration", *, task
     """
     values = _with_split_spec(values)
     parts = {kind.key: kind.make(values.get(kind.key), where) for kind in PARTS}
-    parts["local"] = _with_task_defaults(values.get("local"), values.get("task"))
+    parts["local"] = _with_task_defaults(with_named_code(values.get("local")), values.get("task"))
+    if "server_optimizer" in values:
+        parts["server_optimizer"] = with_named_code(values["server_optimizer"])
     if isinstance(values.get("start_from"), str | Path):
         parts["start_from"] = str(Path(values["start_from"]).expanduser().resolve())
     weights = {"weight_by": "uniform"} if getattr(parts["selection"], "draws_by_size", False) else {}
@@ -96,7 +100,21 @@ def _with_task_defaults(local: Any, task: Any) -> Any:
     name = str(task.get("name", DEFAULT_TASK)) if isinstance(task, Mapping) else DEFAULT_TASK
     builder = TASKS.get(TASKS.canonical(name))
     usual = asdict(builder.local) if builder is not None else {}
-    return {**usual, **(local or {})}
+    given = dict(local or {})
+    if usual and given.get("optimizer", usual["optimizer"]) != usual["optimizer"]:
+        usual = _of_other_optimizer(usual, given["optimizer"])
+    return {**usual, **given}
+
+
+def _of_other_optimizer(usual: dict[str, Any], optimizer: Any) -> dict[str, Any]:
+    """A task's usual settings without those that another optimiser does not have, or has defaults of its own for."""
+    standard = asdict(LocalWork(optimizer=usual["optimizer"]))
+    dropped = [
+        name
+        for name in OPTIMIZER_SETTINGS
+        if name not in OPTIMIZERS.get(str(optimizer), ()) or usual[name] == standard[name]
+    ]
+    return {name: value for name, value in usual.items() if name not in dropped}
 
 
 def _with_complete_task(config: RunConfig) -> RunConfig:

@@ -27,6 +27,16 @@ from fedloom.core.task import Task
 
 ServerStep = Callable[[Tensor, Tensor, Mapping[str, Tensor]], tuple[Tensor, dict[str, Tensor]]]
 """``(row, mean of the clients' rows, state) -> (new row, new state)``."""
+
+
+@runtime_checkable
+class ScheduledServerStep(Protocol):
+    """A server optimiser that is another one in each round."""
+
+    def at(self, round_number: int, rounds: int) -> ServerStep:
+        """The optimiser of a round, counted from 1, of so many."""
+
+
 State = Mapping[str, Tensor]
 """The server's state between rounds: named tensors, never changed in place."""
 Round = Generator[Wave, Replies, State]

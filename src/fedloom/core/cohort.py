@@ -65,6 +65,8 @@ class Cohort:
         self.kept: dict[str, KeptRows] = dict(kept or {})
         self.changed: set[str] = set()
         self.steps = torch.zeros(len(ids), dtype=torch.int64)
+        self.rates = torch.zeros(len(ids))
+        """The sums of the learning rates of all steps that these clients made in local training."""
         self.trainings = 0
         self.before: Tensor | None = None
         self.after: Tensor | None = None
@@ -96,7 +98,7 @@ class Cohort:
 
     @property
     def lr(self) -> float:
-        """The local learning rate of this round."""
+        """The local learning rate of this round; of its first step, where it changes within the round."""
         return self.setting.work.lr_at(self.round, self.setting.rounds)
 
     def spread(self, row: Tensor) -> Tensor:
@@ -259,9 +261,11 @@ class Cohort:
             on=on,
             augment=augment,
             steps=steps,
+            rates=work.rates_in(self.round, self.setting.rounds),
         )
         result = self.trainer.train(request)
         self.steps[places] += result.steps
+        self.rates[places] += result.rates
         self.after = result.rows if only is None else rows.index_copy(0, places, result.rows)
         return self.after, result.anchors if only is None else self.after
 

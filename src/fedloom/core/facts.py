@@ -63,6 +63,8 @@ class Fact(Enum):
     TRAINS_HEAD = "the model's head is trained"
     ONLY_TRAINING = "replies depend on clients' samples only through training by the task's loss"
     ONE_STEP = "clients take one optimiser step per batch"
+    MEAN_GRADIENT = "a local step follows the gradient of its samples' mean loss"
+    KNOWN_STEPS = "a local step is one of the library's own, with one batch"
     SHARED_PREDICTION = "clients predict with a model that they share"
     OWN_PREDICTION = "clients predict with something other than the model they receive"
     ANY_LENGTH = "a round does not depend on how many rounds there are"

@@ -155,13 +155,13 @@ class Standardised:
 
     Args:
         of: The objective of the standardised numbers.
-        mean: The mean of the training targets.
-        std: Their standard deviation.
+        mean: The mean of the training targets; where a sample has several numbers, of each of these.
+        std: Their standard deviation, in the same form.
     """
 
     of: Objective
-    mean: float
-    std: float
+    mean: float | tuple[float, ...]
+    std: float | tuple[float, ...]
 
     @property
     def score(self) -> str:
@@ -170,7 +170,7 @@ class Standardised:
 
     def losses(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of each sample against its standardised target."""
-        return self.of.losses(outputs, (targets - self.mean) / self.std)
+        return self.of.losses(outputs, self.standardise(targets))
 
     def scores(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """The score of each sample in the units of the targets."""
@@ -178,4 +178,17 @@ class Standardised:
 
     def in_units(self, outputs: Tensor) -> Tensor:
         """A model's outputs in the units of the targets."""
-        return outputs * self.std + self.mean
+        return outputs * _factor(self.std, outputs) + _factor(self.mean, outputs)
+
+    def standardise(self, values: Tensor) -> Tensor:
+        """Values in the units of the targets as a model learns them.
+
+        Args:
+            values: Their last axis is that of the numbers of a sample, where it has several.
+        """
+        return (values - _factor(self.mean, values)) / _factor(self.std, values)
+
+
+def _factor(units: float | tuple[float, ...], values: Tensor) -> float | Tensor:
+    """A mean or spread of one number as it is, and of several as a tensor."""
+    return torch.tensor(units, dtype=values.dtype) if isinstance(units, tuple) else units

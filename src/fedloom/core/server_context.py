@@ -152,6 +152,7 @@ class ServerContext:
             on=positions,
             augment=augment,
             steps=tuple(steps),
+            rates=work.rates_in(self.round, self.rounds),
         )
         return self.trainer.train(request).rows[0]
 

@@ -1,7 +1,7 @@
 """What a target is: a class, a number, several labels, or a class per token.
 
-The column of targets shows it. A whole number per sample is a class and a float is a number; several bytes per sample
-are labels (1: the sample has it), and several whole numbers are the classes of a sequence's tokens.
+The column of targets shows it. A whole number per sample is a class and a float is a number, or several are; several
+bytes per sample are labels (1: the sample has it), and several whole numbers are the classes of a sequence's tokens.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 TargetKind = Literal["classes", "number", "labels", "tokens"]
 TARGET_KINDS: dict[TargetKind, str] = {
     "classes": "one class per sample",
-    "number": "a number per sample (regression)",
+    "number": "a number per sample, or several (regression)",
     "labels": "any number of labels per sample",
     "tokens": "a class per token of a sequence",
 }
@@ -30,6 +30,10 @@ def target_kind(y: Tensor) -> TargetKind:
     if y.dim() == 1:
         return "classes"
     return "labels" if y.dtype == torch.uint8 else "tokens"
+
+
+Units = tuple[float, float] | tuple[tuple[float, ...], tuple[float, ...]]
+"""Mean and standard deviation of training targets that are numbers; where a sample has several, of each of these."""
 
 
 def label_mask(targets: Tensor) -> Tensor:

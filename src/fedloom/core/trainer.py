@@ -12,7 +12,7 @@ from torch import Tensor
 from fedloom.core.cycle import Cycle
 from fedloom.core.inputs import Augment, Inputs
 from fedloom.core.layout import Layout
-from fedloom.core.local_work import LocalWork
+from fedloom.core.local_work import LocalWork, StepRates
 from fedloom.core.metric import Scores
 from fedloom.core.network import Collect, Loss
 from fedloom.core.pull import Affine, Pull
@@ -67,6 +67,8 @@ class TrainingRequest:
     """Replaces the task's augmentation."""
     steps: tuple[LossStep, ...] = ()
     """What is done with each batch, if that is not one step on ``loss``."""
+    rates: StepRates | None = None
+    """The learning rate of each step, where it changes within the round; ``lr`` is then that of the first."""
 
     @property
     def loss_steps(self) -> tuple[LossStep, ...]:
@@ -132,6 +134,8 @@ class TrainingResult:
     anchors: Tensor
     """The anchor rows of a cycle; the rows themselves where there is no cycle."""
     steps: Tensor
+    rates: Tensor
+    """The sum of the learning rates of each client's steps."""
 
 
 class Trainer(Protocol):

@@ -19,8 +19,8 @@ from torch import Tensor
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.targets import IGNORED, target_kind
+from fedloom.data.input_plan import InputPlan
 from fedloom.data.leak_groups import Units
-from fedloom.data.tables.column_plan import ColumnPlan
 
 
 def _nothing() -> Tensor:
@@ -99,18 +99,19 @@ class Federation:
         train: The positions of each client's training samples.
         test: The positions of each client's test samples.
         valid: The positions of each client's validation samples.
-        classes: The number of classes or labels that the targets name; 1 where targets are numbers.
+        classes: The number of classes or labels that the targets name; where targets are numbers, how many a sample
+            has.
         global_test: The positions of the global test set, which an evaluation-only node holds.
         communal: The positions of samples that the server and all clients may see.
         names: The clients' names; without them clients are numbered.
-        class_names: The names of the classes.
+        class_names: The names of the classes, of the labels, or of the numbers of a sample, where it has several.
         title: What the federation is called in figures.
         withheld: A class, and the clients from whose train and validation parts it was removed.
         later: Concept drift: pairs of a round and the federation from that round on.
         counted: How many samples each client counts as having, if not those held here (a subsample for choosing
             methods).
         group: Numbers of samples that share raw material. The communal set shares no group with the test sets.
-        plan: What is done to the columns of a user's table.
+        plan: What is done to the inputs of a user's data: the columns of a table, images, sounds.
         notes: What was made of a user's own data, in sentences: the kind of target, what is done to each column.
         communal_labelled: Whether the communal samples have targets; otherwise these are ``IGNORED``.
         server: The positions of the server's own samples, which no client holds.
@@ -137,7 +138,7 @@ class Federation:
     counted: Tensor | None = None
     group: Tensor | None = None
     notes: Sequence[str] = ()
-    plan: ColumnPlan | None = None
+    plan: InputPlan | None = None
     communal_labelled: bool = True
     server: Tensor = field(default_factory=_nothing)
     server_labelled: bool = True
@@ -162,7 +163,7 @@ class Federation:
         sizes = [f"{len(part.order):,} {name}" for name, part in parts.items() if len(part.order)]
         sizes += [f"{len(self.global_test):,} global test"] if len(self.global_test) else []
         title = f" {self.title}" if self.title else ""
-        word = "labels" if target_kind(self.columns["y"]) == "labels" else "classes"
+        word = {"labels": "labels", "number": "numbers"}.get(target_kind(self.columns["y"]), "classes")
         classes = f", {self.classes} {word}" if self.classes > 1 else ""
         return f"<Federation{title}: {self.clients:,} clients, {' + '.join(sizes)} samples{classes}>"
 

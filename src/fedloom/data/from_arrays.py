@@ -8,6 +8,7 @@ from 1.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,6 +28,10 @@ from fedloom.data.partition.iid import Iid
 from fedloom.data.partition.natural import Natural
 from fedloom.data.partition.partitioner import partition_config, partitioner
 from fedloom.data.partition.quantity_skew import Quantities
+from fedloom.data.sequences.sequence_plan import X, fit_sequences
+from fedloom.data.sequences.sequence_settings import Sequences
+from fedloom.data.stack_samples import are_sequences, column_of, dense_array, stack_samples, unequal_shapes
+from fedloom.data.tables.tables import Table
 from fedloom.data.targets import read_targets
 
 RESERVED = ("x", "y", "client")
@@ -55,7 +60,8 @@ def from_arrays(
     """A federation of arrays.
 
     Args:
-        x: Inputs, one sample per entry of the first axis; for several input columns, a mapping of arrays by name.
+        x: Inputs, one sample per entry of the first axis; for several input columns, a mapping of arrays by name. A
+            list of arrays (steps, channels) of unequal length is padded, and a last channel says which steps are real.
         y: The targets: whole numbers or names are classes, other numbers are numbers; a row of 0 and 1 per sample is
             labels, and a row of class numbers is a class per token (-100 marks padding).
         client: The client of each sample, as numbers or names. Without it, ``clients`` or ``partition`` says how to
@@ -75,10 +81,12 @@ def from_arrays(
         communal_share: The share of all samples that everyone may see.
         title: What reports and errors call the data.
     """
+    sequences = sequences_of(x)
+    inputs = x if sequences is None else np.zeros((len(sequences), 1), dtype=np.float32)
     samples = samples_from_arrays(
-        x, y, client, group=group, kind=kind, classes=classes, features=features, own_test=own_test, where=title
+        inputs, y, client, group=group, kind=kind, classes=classes, features=features, own_test=own_test, where=title
     )
-    return divide_samples(
+    made = divide_samples(
         samples,
         partition=partition,
         clients=clients,
@@ -89,6 +97,35 @@ def from_arrays(
         communal_share=communal_share,
         title=title,
     )
+    return made if sequences is None else with_sequences(made, sequences, title)
+
+
+def sequences_of(x: Any) -> list[np.ndarray] | None:
+    """The sequences of unequal length that inputs are, (steps, channels) each; None if they are anything else."""
+    listed = isinstance(x, list | tuple) or (isinstance(x, np.ndarray) and x.dtype == object and x.ndim == 1)
+    if not listed or not len(x) or not all(getattr(sample, "ndim", 0) == 2 for sample in x):
+        return None
+    found = [np.asarray(dense_array(sample, "x")) for sample in x]
+    return found if are_sequences(found) else None
+
+
+def with_sequences(
+    federation: Federation, samples: Sequence[np.ndarray], where: str, settings: Sequences | None = None,
+    channels: Sequence[str] = (),
+) -> Federation:  # fmt: skip
+    """A federation whose samples are divided, with sequences as its inputs.
+
+    Args:
+        federation: The division; its inputs are replaced.
+        samples: Arrays (steps, channels), in the order of the division's samples.
+        where: What an error calls the data.
+        settings: What the user says of a table with a row per step.
+        channels: The columns of such a table.
+    """
+    plan = fit_sequences(samples, federation.train.order.numpy(), where, settings, channels)
+    x = plan.encode(Table({X: column_of(samples)}, where))
+    notes = (*federation.notes[:1], *plan.lines, *federation.notes[1:])
+    return replace(federation, columns={**federation.columns, "x": torch.from_numpy(x)}, plan=plan, notes=notes)
 
 
 def divide_samples(
@@ -155,7 +192,7 @@ def samples_from_arrays(
     else:
         columns = {"x": _input_array(x, "x", where)}
     samples = _common_length(columns, where)
-    values = np.asarray(y)
+    values = _target_array(y, where)
     if samples == 0:
         raise FedloomError(f"{where} has no samples: give at least two.")
     if values.ndim not in (1, 2) or len(values) != samples:
@@ -202,17 +239,37 @@ def _column_names(x: Mapping[str, Any]) -> list[str]:
 
 def _input_array(x: Any, name: str, where: str) -> np.ndarray:
     """One input column as an array of numbers whose first axis is the sample."""
+    x = dense_array(x, where)
     try:
         inputs = np.asarray(x)
     except ValueError:
         inputs = np.empty(0, dtype=object)
     if inputs.dtype.hasobject:
-        raise FedloomError(f"{where}: the inputs differ in shape or are not numbers: give one shape for all samples.")
+        inputs = stack_samples(list(x), where)
+    if inputs.dtype.hasobject:
+        raise FedloomError(f"{where}: {unequal_shapes([sample.shape for sample in inputs])}.")
+    if inputs.dtype.kind in "US":
+        shown = str(next(iter(inputs.flat), ""))[:40]
+        raise FedloomError(
+            f"{where}: the inputs are texts ('{shown}'), not numbers: give a number array, or a table with a column of "
+            "texts."
+        )
     if inputs.dtype.kind not in "fiub":
         raise FedloomError(f"{where}: the inputs are {inputs.dtype}, not numbers: give a number array.")
     if inputs.ndim < 2:
-        raise FedloomError(f"{where}: {name} has shape {inputs.shape}: give (samples, features…).")
+        remedy = f"; one number per sample is {name}[:, None]" if inputs.ndim == 1 else ""
+        raise FedloomError(f"{where}: {name} has shape {inputs.shape}: give (samples, features…){remedy}.")
     return inputs
+
+
+def _target_array(y: Any, where: str) -> np.ndarray:
+    """Targets as an array; rows of unequal length are named."""
+    y = dense_array(y, where)
+    try:
+        return np.asarray(y)
+    except ValueError:
+        found = stack_samples(list(y), f"{where}, y")
+    raise FedloomError(f"{where}, y: {unequal_shapes([sample.shape for sample in found])}.")
 
 
 def _common_length(columns: Mapping[str, np.ndarray], where: str) -> int:
@@ -229,7 +286,10 @@ def _input_tensor(inputs: np.ndarray) -> Tensor:
         inputs = inputs.astype(np.float32, copy=False)
     elif inputs.dtype != np.uint8:
         inputs = inputs.astype(np.int64, copy=False)
-    return torch.from_numpy(np.ascontiguousarray(inputs))
+    found = np.ascontiguousarray(inputs)
+    with warnings.catch_warnings():  # columns are never written to, so that a memory map may be read-only
+        warnings.filterwarnings("ignore", "The given NumPy array is not writ", UserWarning)
+        return torch.from_numpy(found)
 
 
 def number_clients(holder: np.ndarray) -> tuple[list[str], np.ndarray]:

@@ -7,7 +7,9 @@ without a group are units of their own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 
@@ -56,6 +58,46 @@ class Units:
         frequent = np.empty(len(self.first), dtype=labels.dtype)
         frequent[unit] = pairs[1][order][start]
         return frequent if 2 * (frequent[self.of] == labels).sum() >= len(labels) else frequent[:, None]
+
+
+def number_copies(inputs: np.ndarray) -> np.ndarray:
+    """A number per sample that copies share: samples with the same inputs, byte for byte.
+
+    Args:
+        inputs: The inputs; the first axis is the sample.
+    """
+    found: dict[bytes, int] = {}
+    numbers = [found.setdefault(input_digest([sample]), len(found)) for sample in inputs]
+    return np.array(numbers, dtype=np.int64)
+
+
+def input_digest(columns: Sequence[np.ndarray]) -> bytes:
+    """A hash of one sample's inputs.
+
+    Args:
+        columns: What each input column has of the sample.
+    """
+    return blake2b(b"".join(column.tobytes() for column in columns), digest_size=16).digest()
+
+
+def join_groups(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Groups that keep together what either of two groupings does.
+
+    Args:
+        one: Group numbers from 0, one per sample.
+        other: The same, of the other grouping.
+    """
+    above = list(range(int(one.max()) + 1))
+
+    def top(group: int) -> int:
+        while above[group] != group:
+            above[group] = group = above[above[group]]
+        return group
+
+    first: dict[int, int] = {}
+    for group, also in zip(one.tolist(), other.tolist(), strict=True):
+        above[top(group)] = top(first.setdefault(also, group))
+    return np.unique([top(group) for group in one.tolist()], return_inverse=True)[1]
 
 
 def number_groups(names: object, samples: int, where: str) -> np.ndarray:

@@ -14,7 +14,7 @@ from fedloom.data.public_samples import sample_schema, unlabelled_samples
 from fedloom.data.readers.objects import is_frame
 from fedloom.data.tables.schema import DataSchema, SampleColumns
 from fedloom.data.tables.tables import table_of_frame
-from fedloom.data.tables.under_schema import check_columns, conforming_samples
+from fedloom.data.tables.under_schema import conforming_samples
 
 IN_MEMORY = "arrays in memory"
 """What notes and records call such samples."""
@@ -81,12 +81,13 @@ def _has_samples(x: object) -> bool:
 def _inputs(x: Any, schema: DataSchema, setting: str) -> Any:
     """The inputs as the task's model gets them: the columns of a frame are encoded as those of the task's table."""
     if is_frame(x):
-        if schema.table_plan is None:
+        plan = schema.input_plan
+        if plan is None or not plan.columns_needed:
             raise FedloomError(f"{setting} is a frame, but the task's data are not a table: give an array.")
         table = table_of_frame(x, setting)
-        check_columns(list(table.columns), schema.table_plan, setting)
-        return schema.table_plan.encode(table)
-    if schema.plan is not None:
+        plan.check_columns(list(table.columns), setting)
+        return plan.encode(table)
+    if schema.plan is not None and schema.features:
         raise FedloomError(
             f"{setting} is an array, but the task's data are a table whose columns are encoded: give a pandas frame "
             "with the same columns."

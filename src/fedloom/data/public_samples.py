@@ -6,11 +6,10 @@ those of a test or validation sample, byte for byte, is left out: nobody is meas
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from hashlib import blake2b
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -23,28 +22,12 @@ from fedloom.data.federate import Samples
 from fedloom.data.federation import Federation
 from fedloom.data.folder import read_arrays
 from fedloom.data.from_arrays import samples_from_arrays
+from fedloom.data.leak_groups import input_digest
 from fedloom.data.remote_federation import join_columns
-from fedloom.data.tables.schema import DataSchema, InputColumn, SampleColumns, dtype_name
-from fedloom.data.tables.tables import is_table, read_table, table_header
-from fedloom.data.tables.under_schema import check_columns, conforming_inputs, read_under_schema
-
-
-@dataclass(frozen=True)
-class TableColumns:
-    """The columns of a user's table that are not inputs.
-
-    Args:
-        target: The column that holds the label.
-        client: A column that may name a client; it is left out.
-        ignore: Further columns that are left out.
-    """
-
-    target: str = "label"
-    client: str = "client"
-    ignore: Sequence[str] = ()
-
-
-USUAL_COLUMNS = TableColumns()
+from fedloom.data.tables.schema import DataSchema, InputColumn, SampleColumns, StoredPlan, dtype_name
+from fedloom.data.tables.table_columns import USUAL_COLUMNS, TableColumns
+from fedloom.data.tables.tables import is_table, table_header
+from fedloom.data.tables.under_schema import conforming_inputs, fractions, read_under_schema
 
 
 def append_samples(
@@ -97,10 +80,7 @@ def copies(samples: SampleColumns, others: SampleColumns) -> Tensor:
 def _input_digests(columns: SampleColumns) -> list[bytes]:
     """A hash of each sample's inputs."""
     inputs = [np.ascontiguousarray(columns[name].numpy()) for name in input_names(columns)]
-    return [
-        blake2b(b"".join(column[sample].tobytes() for column in inputs), digest_size=16).digest()
-        for sample in range(len(inputs[0]))
-    ]
+    return [input_digest([column[sample] for column in inputs]) for sample in range(len(inputs[0]))]
 
 
 def without_targets(federation: Federation, positions: Tensor, setting: str) -> Federation:
@@ -153,27 +133,29 @@ def read_public_file(
     """The samples of a file, with the federation's input columns and classes; without labels, targets are ``IGNORED``.
 
     Args:
-        path: An NPZ file with the task's input columns and ``y``, or a table if the task's data are one.
+        path: An NPZ file with the task's input columns and ``y``, or data like the task's own: a table, a folder.
         federation: The data of the task.
         labelled: Whether the file's targets are read.
         table: Which columns of a table are not inputs.
     """
-    if not path.is_file():
-        raise FedloomError(f"{path} does not exist: give an .npz file, or a table if the task's data are one.")
+    if not path.exists():
+        raise FedloomError(f"{path} does not exist: give an .npz file, or data like the task's own.")
     schema = sample_schema(federation)
     if labelled:
-        return read_under_schema(path, schema, table.target, table.client, table.ignore).columns
+        return read_under_schema(path, schema, table).columns
     return _inputs_under_schema(path, schema, {*table.target.split(","), table.client, *table.ignore})
 
 
 def _inputs_under_schema(path: Path, schema: DataSchema, others: set[str]) -> SampleColumns:
     """The inputs of a file under a schema, with targets that do not count."""
-    if is_table(path):
-        if schema.table_plan is None:
-            raise FedloomError(f"{path.name} is a table, but the task's data are not: give an .npz file.")
-        table, plan = read_table(path, schema.table_plan.texts, ()), schema.table_plan
-        check_columns([name for name in table.columns if name not in others], plan, path.name)
-        x: dict[str, np.ndarray] | np.ndarray = plan.encode(table)
+    if is_table(path) or path.is_dir():
+        plan = schema.input_plan
+        if plan is None:
+            called = "a folder" if path.is_dir() else "a table"
+            raise FedloomError(f"{path.name} is {called}, but the task's data are not: give an .npz file.")
+        table = plan.read_table(path, TableColumns(others=sorted(others)))
+        plan.check_columns([name for name in table.columns if name not in others], path.name)
+        x: dict[str, np.ndarray] | np.ndarray = fractions(plan.encode(table), schema)
     else:
         arrays = read_arrays(path, [column.name for column in schema.input_columns], [])
         x = arrays if schema.inputs else arrays["x"]
@@ -220,7 +202,7 @@ def sample_schema(federation: Federation) -> DataSchema:
         class_names=tuple(federation.class_names),
         target_shape=tuple(y.shape[1:]),
         target_dtype=dtype_name(y),
-        features=() if plan is None else tuple(column.name for column in plan.inputs),
-        plan=None if plan is None or plan.is_plain else plan,
+        features=() if plan is None else tuple(plan.columns_needed),
+        plan=None if plan is None or plan.is_plain else cast(StoredPlan, plan),
         **one,
     )

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from fedloom.core.errors import FedloomError, unknown
-from fedloom.core.targets import IGNORED, TARGET_KINDS, TargetKind, target_kind
+from fedloom.core.targets import IGNORED, TARGET_KINDS, TargetKind, Units, target_kind
 from fedloom.core.task import FederationView
 from fedloom.data.tables.labels import is_missing, number_labels
 
@@ -30,7 +31,7 @@ class Targets:
     kind: TargetKind
     y: np.ndarray
     classes: int
-    """The number of classes or labels; 1 where the target is a number."""
+    """The number of classes or labels; where targets are numbers, how many a sample has."""
     names: Sequence[str] = ()
     note: str = ""
 
@@ -97,6 +98,26 @@ def _numbers(values: np.ndarray) -> np.ndarray | None:
     return numbers if bool(np.isfinite(numbers).all()) else None
 
 
+def number_values(values: np.ndarray, where: str) -> np.ndarray:
+    """Values as float32 numbers; one that is not a finite number is an error."""
+    found = np.empty(len(values), dtype=np.float32)
+    for row, value in enumerate(values.tolist()):
+        try:
+            found[row] = float(value)
+        except (TypeError, ValueError):
+            raise FedloomError(f"{where}: the target '{str(value)[:40]}' of row {row + 1} is not a number.") from None
+    wrong = np.flatnonzero(~np.isfinite(found))
+    if len(wrong):
+        raise FedloomError(f"{where}: the target of row {wrong[0] + 1} is not a finite number.")
+    return found
+
+
+def is_measured_column(texts: np.ndarray) -> bool:
+    """Whether all cells of a column are numbers that are measured values and not classes."""
+    numbers = _numbers(texts)
+    return numbers is not None and bool(_looks_measured(texts, numbers))
+
+
 def _looks_measured(values: np.ndarray, numbers: np.ndarray) -> str:
     """Why numbers are measured values and not classes; empty if they are classes. Whole numbers of an array are."""
     if not bool((numbers == np.floor(numbers)).all()):
@@ -153,7 +174,7 @@ def _cells_of_labels(values: np.ndarray, kind: str | None, where: str, called: s
 
 
 def _rows_of_targets(values: np.ndarray, kind: str | None, classes: int | None, where: str, called: str) -> Targets:
-    """Targets with several entries per sample: 0 and 1 for labels, class numbers for tokens."""
+    """Targets with several entries per sample: 0 and 1 for labels, class numbers for tokens, or several numbers."""
     binary = values.dtype.kind in "fiub" and bool(np.isin(values, (0, 1)).all())
     if kind in (None, "labels") and binary:
         return Targets(
@@ -163,13 +184,15 @@ def _rows_of_targets(values: np.ndarray, kind: str | None, classes: int | None, 
             (),
             f"{called} has {values.shape[1]} columns of 0 and 1: a label each{_other(kind, 'tokens', '')}",
         )
-    if kind in ("classes", "number", "labels"):
+    if kind == "number" or (kind is None and classes is None and values.dtype.kind == "f" and values.shape[1] > 1):
+        return rows_of_numbers(values, (), where, called)
+    if kind in ("classes", "labels"):
         one = "0 or 1 for each label" if kind == "labels" else "one value per sample"
         raise FedloomError(f"{where}: {called} has shape {values.shape}, but kind {kind} needs {one}.")
     if values.dtype.kind not in "iu":
         raise FedloomError(
             f"{where}: {called} has shape {values.shape} and is {values.dtype}: give class numbers for the tokens of "
-            "sequences, or 0 and 1 for labels."
+            "sequences, 0 and 1 for labels, or floats for several numbers."
         )
     counted = values[values != IGNORED]
     if not len(counted) or counted.min() < 0:
@@ -179,6 +202,28 @@ def _rows_of_targets(values: np.ndarray, kind: str | None, classes: int | None, 
         raise FedloomError(f"{where}: a token has class {counted.max()}, but there are {count}: number them from 0.")
     note = f"{called} has a class per token, {count} in all{_other(kind, 'labels', None)}"
     return Targets("tokens", values.astype(np.int64), count, (), note)
+
+
+def rows_of_numbers(values: np.ndarray, names: Sequence[str], where: str, called: str) -> Targets:
+    """Targets with several numbers per sample.
+
+    Args:
+        values: Samples × numbers.
+        names: What the numbers are called; empty if they have no names.
+        where: What an error calls the data.
+        called: What a note calls the targets.
+    """
+    numbers = _numbers(values)
+    if numbers is None:
+        raise FedloomError(f"{where}: {called} has a value that is not a finite number: correct it.")
+    for place in range(numbers.shape[1]):
+        if len(np.unique(numbers[:, place])) == 1:
+            which = f"column '{names[place]}'" if names else f"column {place} of {called}"
+            raise FedloomError(f"{where}: {which} is {numbers[0, place]:g} in every row: leave it out.")
+    ranges = [f"{low:g} to {high:g}" for low, high in zip(numbers.min(0), numbers.max(0), strict=True)]
+    shown = [f"{name}: {one}" for name, one in zip(names, ranges, strict=True)] if names else ranges
+    note = f"{called} are {numbers.shape[1]} numbers ({few_names(shown)}); each is learnt in its own units"
+    return Targets("number", numbers.astype(np.float32), numbers.shape[1], list(names), note)
 
 
 def _other(kind: str | None, alternative: str, possible: object) -> str:
@@ -191,8 +236,10 @@ def few_names(names: Sequence[str]) -> str:
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
-def target_units(federation: FederationView) -> tuple[float, float] | None:
+def target_units(federation: FederationView) -> Units | None:
     """Mean and standard deviation of the training targets (1 where they do not vary); None if they are not numbers.
+
+    Where a sample has several numbers, each has its own.
 
     A model learns them standardised. They are three sums per client, so a real federation can compute them without
     revealing a sample.
@@ -201,5 +248,8 @@ def target_units(federation: FederationView) -> tuple[float, float] | None:
     if target_kind(y) != "number":
         return None
     values = y[federation.train.order].double()
+    if values.dim() == 2:
+        spreads = values.std(0, correction=0)
+        return tuple(values.mean(0).tolist()), tuple(torch.where(spreads > 0, spreads, 1.0).tolist())
     spread = float(values.std(correction=0))
     return float(values.mean()), spread if spread > 0 else 1.0

@@ -121,8 +121,8 @@ def _metadata(blueprint: Blueprint, task: Task | None, row: Tensor, about: About
 
 
 def _for_prediction(blueprint: Blueprint, architecture: int) -> Blueprint:
-    """The blueprint with the task only, without the method, the parts of the run or the user's metrics; of clients'
-    models that differ it has one."""
+    """The blueprint with the task only, without the method, the training, the parts of the run or the user's metrics;
+    of clients' models that differ it has one."""
     usual, config = RunConfig(), blueprint.config
     metrics = [metric for metric in config.task.metrics if not named_code({"task": {"metrics": [metric]}})]
     task = replace(config.task, metrics=metrics)
@@ -132,7 +132,7 @@ def _for_prediction(blueprint: Blueprint, architecture: int) -> Blueprint:
         model, options = split_spec(list(complete_models(task.models).values())[architecture]["model"])
         task = replace(task, model=model, model_options=options, models={})
     trained = {kind.key: getattr(usual, kind.key) for kind in PARTS}
-    trained |= {"method": {"name": "fedavg"}, "task": task}
+    trained |= {"method": {"name": "fedavg"}, "task": task, "local": usual.local, "server_optimizer": None}
     config = config.model_copy(update=trained)
     return replace(blueprint, config=config, communal=None, global_test=None, server_set=None)
 

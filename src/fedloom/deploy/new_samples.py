@@ -18,11 +18,12 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs
 from fedloom.data.folder import read_arrays
 from fedloom.data.from_arrays import check_finite
-from fedloom.data.readers.image_folder import IMAGE_ENDINGS, read_image
-from fedloom.data.tables.column_plan import ColumnPlan
-from fedloom.data.tables.tables import Table, as_texts, is_table, read_table
+from fedloom.data.input_plan import InputPlan
+from fedloom.data.media.file_table import NAME, PATH, list_files
+from fedloom.data.tables.table_columns import TableColumns
+from fedloom.data.tables.tables import Table, as_texts, is_table
 from fedloom.data.tables.targets_under_schema import table_targets_under_schema, targets_under_schema
-from fedloom.data.tables.under_schema import conforming_inputs
+from fedloom.data.tables.under_schema import conforming_inputs, fractions
 from fedloom.deploy.saved_model import SavedModel
 
 NAMED = 8
@@ -54,35 +55,38 @@ def read_new_samples(paths: Sequence[Path], saved: SavedModel) -> NewSamples:
     first, several = paths[0], [column.name for column in saved.schema.inputs]
     if several and (len(paths) > 1 or first.suffix.lower() != ".npz"):
         raise FedloomError(f"this model needs the input columns {', '.join(several)}: give one .npz file with them.")
-    if len(paths) == 1 and is_table(first):
+    plan = saved.schema.input_plan
+    if len(paths) == 1 and (is_table(first) or (plan is not None and plan.reads_npz)):
         return _table(first, saved)
     if len(paths) == 1 and first.suffix.lower() == ".npz":
         return _arrays(first, saved)
+    if plan is None or not plan.endings:
+        also = "beside others " if len(paths) > 1 else ""
+        raise FedloomError(
+            f"{first} is not supported {also}here: this model needs inputs of shape {saved.schema.shape}, so give one "
+            f"{'table or ' if plan is not None else ''}.npz file."
+        )
     if len(paths) == 1 and first.is_dir():
-        found = sorted(path for path in first.rglob("*") if path.suffix.lower() in IMAGE_ENDINGS)
+        found = [path for path in list_files(first) if path.name.lower().endswith(plan.endings)]
         if not found:
-            raise FedloomError(f"{first} has no images: give a folder with images, a table or an NPZ file.")
-        return _images(found, [path.relative_to(first) for path in found], saved)
-    for path in paths:
-        if path.suffix.lower() not in IMAGE_ENDINGS:
-            also = "beside others " if len(paths) > 1 else ""
-            raise FedloomError(f"{path} is not supported {also}here: give one .csv, .tsv, .npz or .parquet, or images.")
-    return _images(paths, paths, saved)
+            raise FedloomError(f"{first} has no {plan.what}s: give a folder with some ({', '.join(plan.endings)}).")
+        return _files(found, [path.relative_to(first) for path in found], saved, plan)
+    return _files(paths, paths, saved, plan)
 
 
 def _table(path: Path, saved: SavedModel) -> NewSamples:
-    plan = saved.schema.table_plan
+    plan = saved.schema.input_plan
     if plan is None:
         shape = ", ".join(["n", *map(str, saved.schema.shape)])
         raise FedloomError(
             f"{path.name} has named columns, but this model's inputs have no names: give an .npz with an array x "
             f"of shape ({shape})."
         )
-    table = read_table(path, [saved.target, *saved.target.split(","), *saved.others, *plan.texts])
+    table = plan.read_table(path, TableColumns(saved.target, others=saved.others))
     _check_header(list(table.columns), plan, saved, path.name)
-    x = plan.encode(table)
+    x = fractions(plan.encode(table), saved.schema)
     labelled, targets = _table_targets(table, saved)
-    source = f"have a label in column '{saved.target}'"
+    source = f"have a label in column{'s' if len(saved.target.split(',')) > 1 else ''} '{saved.target}'"
     return _new_samples({"x": x}, labelled, targets, source, saved, path.name)
 
 
@@ -100,16 +104,15 @@ def _table_targets(table: Table, saved: SavedModel) -> tuple[np.ndarray, np.ndar
     return labelled, table_targets_under_schema(table, saved.target, saved.schema)[labelled]
 
 
-def _check_header(header: Sequence[str], plan: ColumnPlan, saved: SavedModel, where: str) -> None:
-    features = [column.name for column in plan.inputs]
-    left_out = [column.name for column in plan.columns if column.name not in features]
+def _check_header(header: Sequence[str], plan: InputPlan, saved: SavedModel, where: str) -> None:
+    features = plan.columns_needed
     missing = [name for name in features if name not in header]
     if missing:
         raise FedloomError(
             f"{where} has no column '{missing[0]}', which this model needs: its features are {_some(features)}."
         )
     targets = {saved.target, *(name.strip() for name in saved.target.split(","))}
-    extra = [name for name in header if name not in {*features, *left_out, *targets, *saved.others}]
+    extra = [name for name in header if name not in {*plan.columns_known, *targets, *saved.others}]
     if extra:
         raise FedloomError(
             f"{where} has the column '{extra[0]}', which this model does not know: remove it, or rename it to one of "
@@ -139,18 +142,18 @@ def _check_array(x: np.ndarray, name: str, y: np.ndarray | None, where: str) -> 
     check_finite(x, (), where)
 
 
-def _images(paths: Sequence[Path], called: Sequence[Path], saved: SavedModel) -> NewSamples:
-    """Images; a folder with the name of a class is the label of its images."""
-    schema = saved.schema
-    if len(schema.shape) != 3:
-        raise FedloomError(f"this model needs inputs of shape {schema.shape}, not images: give a table or an NPZ file.")
+def _files(paths: Sequence[Path], called: Sequence[Path], saved: SavedModel, plan: InputPlan) -> NewSamples:
+    """Images or sounds; a folder with the name of a class is the label of its files."""
     names = [path.as_posix() for path in called]
-    x = np.stack([read_image(path, name, schema.shape) for path, name in zip(paths, names, strict=True)])
-    if schema.input_type.is_floating_point:
-        x = x / np.float32(255)
+    columns = {PATH: [str(path) for path in paths], NAME: names}
+    table = Table({name: np.array(cells, dtype=object) for name, cells in columns.items()}, f"{len(paths):,} files")
+    x = fractions(plan.encode(table), saved.schema)
+    place = {
+        label: number for number, label in enumerate(saved.labels if saved.schema.target_kind == "classes" else ())
+    }
     folders = [path.parent.name for path in called]
-    labelled = np.array([folder in saved.labels for folder in folders])
-    numbers = np.array([saved.labels.index(folder) for folder in folders if folder in saved.labels], dtype=np.int64)
+    labelled = np.array([folder in place for folder in folders])
+    numbers = np.array([place[folder] for folder in folders if folder in place], dtype=np.int64)
     source = "lie in a folder with the name of a class"
     return replace(_new_samples({"x": x}, labelled, numbers, source, saved, names[0]), names=names)
 

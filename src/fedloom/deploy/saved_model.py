@@ -68,7 +68,7 @@ class SavedModel:
 
         Returns:
             A samples × classes tensor whose rows sum to 1 (of sequences, samples × tokens × classes; of labels, their
-            probabilities, each on its own; of numbers, samples × 1).
+            probabilities, each on its own; of numbers, samples × how many a sample has).
         """
         outputs, kind = self.outputs(inputs), self.schema.target_kind
         if kind == "number":
@@ -91,7 +91,7 @@ class SavedModel:
             _check_samples(columns[column.name], column)
         whole: Inputs = {name: columns[name] for name in expected} if self.schema.inputs else columns["x"]
         prepare, count = input_transform(self.schema), len(columns[expected[0]])
-        mean, std = self.schema.units or (0.0, 1.0)
+        units = None if self.schema.units is None else [torch.tensor(part).view(1, -1) for part in self.schema.units]
         tokens = self.schema.target_shape if self.schema.target_kind == "tokens" else ()
         batches = [torch.zeros(0, *tokens, self.schema.classes)]
         with torch.inference_mode(), single_thread():  # the same result on every machine
@@ -99,7 +99,7 @@ class SavedModel:
                 batch = map_inputs(itemgetter(slice(start, start + EVALUATION_BATCH)), whole)
                 returned = self.model(prepare_inputs(batch, prepare, self.joined))
                 made = chosen_output(self.model, returned)
-                batches.append(made if self.schema.units is None else made.view(-1, 1) * std + mean)
+                batches.append(made if units is None else made.view(len(made), -1) * units[1] + units[0])
         return torch.cat(batches)
 
 

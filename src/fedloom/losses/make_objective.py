@@ -7,7 +7,7 @@ from typing import Any
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.objective import Loss, Objective, Standardised
-from fedloom.core.targets import TARGET_KINDS, TargetKind, target_kind
+from fedloom.core.targets import TARGET_KINDS, TargetKind, Units, target_kind
 from fedloom.core.task import FederationView
 from fedloom.losses.own_function import LossFunction, OwnLoss
 from fedloom.registry.kinds import LOSSES
@@ -55,7 +55,7 @@ def complete_loss(spec: LossSpec) -> Loss | LossFunction | dict[str, Any] | None
     return {"name": user_class_name(loss)} if is_importable(loss) else loss
 
 
-def make_objective(spec: LossSpec, federation: FederationView, units: tuple[float, float] | None = None) -> Objective:
+def make_objective(spec: LossSpec, federation: FederationView, units: Units | None = None) -> Objective:
     """The objective of a task: the loss that is named, or the usual one of its targets.
 
     Args:

@@ -3,7 +3,8 @@
 With the server's variate c, client i's variate c_i, the received model x and the local model y:
 
 - local step: ``y <- y - lr * (gradient - c_i + c)``
-- ``option`` 1: ``c_i+ = full gradient at x`` (one more pass); 2: ``c_i+ = c_i - c + (x - y) / (steps * lr)``
+- ``option`` 1: ``c_i+ = full gradient at x`` (one more pass); 2: ``c_i+ = c_i - c + (x - y) / (steps * lr)``, with the
+  sum of the rates for ``steps * lr`` where they change within a round
 - server: ``x <- x + server_lr * mean(y - x)``, ``c <- c + sum(c_i+ - c_i) / N`` with N the number of all clients
 
 Karimireddy et al., SCAFFOLD: Stochastic Controlled Averaging for Federated Learning, ICML 2020,
@@ -72,9 +73,9 @@ class SCAFFOLD(FedAvg):
         if gradient is not None:
             change = gradient - c_i
         else:  # c_i+ - c_i = -c + (x - y) / (steps * lr), for clients that took a step
-            steps = cohort.steps.unsqueeze(1)
-            change = torch.addcmul(-c, moved, -1 / (steps.clamp(min=1) * cohort.lr))
-            change = change if bool((steps > 0).all()) else change * (steps > 0)
+            rates = cohort.rates.unsqueeze(1)
+            change = torch.addcmul(-c, moved, -1 / torch.where(rates > 0, rates, 1.0))
+            change = change if bool((rates > 0).all()) else change * (rates > 0)
         change = cohort.task.layout.mask_trained(change)
         cohort.keep("c", c_i + change)
         return Reply({"change": moved, "c": change})

@@ -11,6 +11,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.metric import Metric
 from fedloom.core.targets import TargetKind
 from fedloom.core.task import Task
+from fedloom.metrics.regression import metrics_of_each_number
 from fedloom.metrics.task_accuracy import TaskAccuracy
 from fedloom.registry.kinds import METRICS
 
@@ -59,11 +60,12 @@ def complete_metrics(specs: MetricSpecs) -> tuple[Metric | dict[str, Any], ...]:
 def with_metrics(task: Task, specs: MetricSpecs) -> Task:
     """The task with these metrics, or the usual ones of its targets; a metric that it cannot have is refused.
 
-    A stream also has the accuracy on each of its tasks.
+    A stream also has the accuracy on each of its tasks, and targets of several numbers have each metric of each.
     """
     tasks = enumerate(task.federation.tasks, start=1)
     of_tasks = [TaskAccuracy(number, classes) for number, classes in tasks]
-    metrics = make_metrics(specs or (("accuracy",) if of_tasks else USUAL[task.kind])) + of_tasks
+    named = make_metrics(specs or (("accuracy",) if of_tasks else USUAL[task.kind]))
+    metrics: list[Metric] = [*named, *of_tasks, *metrics_of_each_number(task, named)]
     for metric in metrics:
         metric.check(task)
     return replace(task, metrics=tuple(metric.fit(task) for metric in metrics))

@@ -77,6 +77,15 @@ def takes_tokens(builder: Callable[P, M]) -> ModelKind[P, M]:
     return ModelKind(builder, "sequences of tokens (steps)", lambda shape: len(shape) == 1 and shape[0] > 0)
 
 
+def takes_sequences(builder: Callable[P, M]) -> ModelKind[P, M]:
+    """A model for sequences of unequal length, with a last channel of 1 at real steps and 0 at padding."""
+    return ModelKind(
+        builder,
+        "sequences of unequal length (channels + 1, steps), whose last channel is 1 at real steps",
+        lambda shape: len(shape) == 2 and shape[0] >= 2 and shape[1] > 0,
+    )
+
+
 def takes_columns(builder: Callable[P, M]) -> ModelKind[P, M]:
     """A model for several input columns."""
     return ModelKind(builder, "several input columns, of any shapes", lambda _: False, columns=True)

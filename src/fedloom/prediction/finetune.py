@@ -50,5 +50,5 @@ class FineTune(PredictionStage):
     def weights(self, rows: Tensor, message: Message, cohort: Cohort) -> Tensor:
         work = replace(cohort.setting.work, epochs=self.epochs, steps=None, partial=0.0)
         if self.lr is not None:
-            work = replace(work, lr=self.lr, schedule="constant")
+            work = replace(work, lr=self.lr, schedule="constant", lr_decay=1.0, warmup=0)
         return cohort.train(rows, work=work, part=self.part)

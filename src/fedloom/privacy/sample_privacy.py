@@ -44,13 +44,14 @@ class SamplePrivacy:
         Fact.BLIND_DRAW: "does not protect what a selector looks at: use selection random or poisson",
         Fact.SAME_WEIGHTS: "adds noise to all weights, also to those that a client did not get: leave out one",
         Fact.SEPARATE_SAMPLES: "clips the gradient of each sample: use a task with independent samples",
+        Fact.KNOWN_STEPS: "counts one draw of samples for each step, and makes the steps of all clients together",
         Fact.CONSTANT_DATA: "counts draws from the same samples in all rounds: leave out task.drift",
         Fact.SCORES_STAY: SCORES,
     }
     breaks: ClassVar[Facts] = {
         Fact.MIXED_MODELS: "is made for one model: leave it out, or task.models",
         Fact.HIDDEN_DRAWS: "has records of what the clients that were drawn have spent",
-        Fact.ONE_STEP: "has steps of its own: use execution vectorised, loop or auto",
+        Fact.MEAN_GRADIENT: "clips the gradient of each sample: use execution vectorised, loop or auto",
     }
 
     noise: Noise | None = None

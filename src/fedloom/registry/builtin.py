@@ -169,6 +169,9 @@ MODELS: dict[str, str] = {
     "char-lstm": "fedloom.models.lstm:char_lstm",
     "word-lstm": "fedloom.models.lstm:word_lstm",
     "tagger": "fedloom.models.tagger:tagger",
+    "sequence-conv": "fedloom.models.sequences:sequence_conv",
+    "sequence-lstm": "fedloom.models.sequences:sequence_lstm",
+    "bag-of-words": "fedloom.models.bag_of_words:bag_of_words",
     "late-fusion": "fedloom.models.late_fusion:late_fusion",
 }
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from fedloom.core.aggregator import TOLERATED, AggregatorMemory
-from fedloom.core.algorithm import Round, State, groups_of
+from fedloom.core.algorithm import Round, ScheduledServerStep, ServerStep, State, groups_of
 from fedloom.core.errors import FedloomError, Stopped
 from fedloom.rounds.client_selection import select_clients
 from fedloom.rounds.composition import Composition
@@ -110,7 +110,10 @@ def _optimize(run: Composition, state: RunState, server: State) -> State:
     """The server's state after a step of the run's server optimiser, if it has one."""
     if run.optimize is None or "row" not in server:
         return server
-    row, state.optimizer = run.optimize(state.server["row"], server["row"], state.optimizer)
+    step: ServerStep = run.optimize
+    if isinstance(step, ScheduledServerStep):
+        step = step.at(state.round + 1, run.setting.rounds)
+    row, state.optimizer = step(state.server["row"], server["row"], state.optimizer)
     trained = run.task.layout.trained_columns
     return {**server, "row": row if trained is None else torch.where(trained, row, server["row"])}
 

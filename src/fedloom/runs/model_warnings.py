@@ -35,7 +35,7 @@ def warn_of_model(task: Task, algorithm: Algorithm, work: LocalWork) -> None:
         )
     if work.steps is None and work.epochs == 0 and holds(Fact.TRAINS_LOCALLY, algorithm):
         warn_once("local.epochs = 0: clients train nothing, and all models stay as they start.")
-    if work.schedule != "constant" and work.lr_decay == 1:
+    if work.schedule in ("step", "exponential", "cosine") and work.lr_decay == 1:
         warn_once(
             f'local.schedule = "{work.schedule}" changes nothing, since lr_decay is 1: set local.lr_decay, for '
             "instance to 0.1, or leave schedule out."

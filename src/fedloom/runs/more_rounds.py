@@ -8,6 +8,7 @@ from fedloom.config.schema import RunConfig, to_toml
 from fedloom.core.arguments import whole_number
 from fedloom.core.errors import FedloomError
 from fedloom.core.facts import Fact, holds
+from fedloom.core.schedules import RoundSchedule
 from fedloom.files.atomic_write import write_atomic
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.evaluation import is_scored
@@ -36,8 +37,15 @@ def refuse_if_rounds_matter(run: Composition) -> None:
     """Refuse to continue where earlier rounds would have been others in a longer run."""
     parts = [run.algorithm, run.select, *run.stages]
     reason = next((type(part).__name__ for part in parts if not holds(Fact.ANY_LENGTH, part)), None)
-    if run.setting.work.schedule == "cosine":
-        reason = "the learning-rate schedule cosine"
+    schedules = (run.setting.work, run.optimize)
+    reason = next(
+        (
+            f"the learning-rate schedule {one.schedule}"
+            for one in schedules
+            if isinstance(one, RoundSchedule) and one.needs_all_rounds
+        ),
+        reason,
+    )
     if reason is not None:
         raise FedloomError(
             f"{reason} depends on the number of rounds, so a longer run would have differed from round 1 on: start a "

@@ -37,6 +37,9 @@ def check_parts(
     """
     if selected_from is not None and isinstance(config.selection, CheckedSelector):
         config.selection.check(selected_from, task, algorithm)
+    for schedule in (config.local, config.server_optimizer):  # a function of the user's own may fail
+        if schedule is not None:
+            schedule.factor_at(1, config.rounds)
     size_limits(task.federation.train.sizes, config.size_groups)
     if config.clients_on_global and not len(task.federation.global_test):
         raise FedloomError("clients_on_global=true needs a global test set, but the task has none: leave it off.")

@@ -46,6 +46,7 @@ from fedloom.runs.poisoned_task import poisoned_task
 from fedloom.runs.start_model import model_digest, with_start
 from fedloom.runs.trial import check_devices, try_models, try_sample_gradients
 from fedloom.training.execution import Execution, decide
+from fedloom.training.optimizers.user_optimizer import try_optimizer
 
 log = logging.getLogger("fedloom")
 
@@ -81,6 +82,8 @@ def prepare(
     # Before the method adds to the model: runs of different methods are compared by the fingerprint of what they share.
     notes = _notes(task, algorithm, config, deployed, made_of) | notes
     task = algorithm.adapt_task(task)
+    for own in task.by_architecture:
+        try_optimizer(config.local, own)
     execution, executions = executions_of(task, config)
     config = _complete(config, task, execution, executions, notes)
     new = held_out_clients(config, task.federation.clients)
@@ -266,12 +269,12 @@ def executions_of(task: Task, config: RunConfig) -> tuple[Execution, tuple[Execu
     Args:
         task: The task of the run, with what the method adds to its model.
     """
-    private, batch = config.sample_privacy is not None, config.local.batch_size
-    execution = decide(task, config.execution, batch, per_sample=private)
+    private, work = config.sample_privacy is not None, config.local
+    execution = decide(task, config.execution, work, per_sample=private)
     log.info("execution: %s (%s)", execution.name, execution.reason)
     if task.architectures is None:
         return execution, ()
-    each = tuple(decide(own, config.execution, batch) for own in task.by_architecture)
+    each = tuple(decide(own, config.execution, work) for own in task.by_architecture)
     for name, one in zip(task.architectures.names, each, strict=True):
         log.info("execution of %s: %s (%s)", name, one.name, one.reason)
     return execution, each

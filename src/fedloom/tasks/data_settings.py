@@ -19,7 +19,7 @@ from fedloom.data.changes.server_set import ServerSet, server_table, with_server
 from fedloom.data.changes.withheld_class import Withhold, with_withheld_class
 from fedloom.data.federation import Federation
 from fedloom.data.public_arrays import PublicArrays, as_public_arrays
-from fedloom.data.public_samples import TableColumns
+from fedloom.data.tables.table_columns import TableColumns
 from fedloom.registry.validation import validate
 from fedloom.tasks.builder import TaskSettings
 

@@ -28,6 +28,7 @@ from fedloom.data.partition.iid import Iid
 from fedloom.data.public_samples import copies, have_targets
 from fedloom.data.remote_federation import join_columns, lists_of_site, remote_federation
 from fedloom.data.tables.schema import ClientSizes, DataSchema, InputColumn, SampleColumns, dtype_name
+from fedloom.data.tables.table_columns import TableColumns
 from fedloom.data.tables.under_schema import read_under_schema
 from fedloom.data.targets import target_units
 from fedloom.models import build
@@ -99,7 +100,7 @@ class ColumnDeployment:
         schema, plan = column_schema(task, sites), cast(Federation, task.federation).plan
         if plan is None:
             return schema
-        used = tuple(column.name for column in plan.inputs)
+        used = tuple(plan.columns_needed)
         return schema.model_copy(update={"features": used, "plan": None if plan.is_plain else plan})
 
     def global_test(self, federation: FederationView) -> SampleColumns | None:
@@ -124,16 +125,15 @@ class ColumnDeployment:
     ) -> Task:
         """The model over the site's own samples, and the communal ones."""
         with site.errors():
-            samples = read_under_schema(
-                site.path, schema, site.target, settings.client_column, site.ignore, settings.group_column
-            )
+            columns = TableColumns(site.target, settings.client_column, site.ignore, settings.group_column)
+            samples = read_under_schema(site.path, schema, columns, settings.skip_unreadable)
             if settings.communal is not None and communal is not None:
                 samples = _without_copies(samples, communal)
             federation = _split(samples, settings, schema, site)
             if settings.label_share is not None:
                 federation = _with_label_share(federation, settings, site.client)
-        columns, (seen,) = join_columns(federation.columns, [communal])
-        return self._task(settings, schema, replace(federation, columns=columns, communal=seen, title=site.path.name))
+        joined, (seen,) = join_columns(federation.columns, [communal])
+        return self._task(settings, schema, replace(federation, columns=joined, communal=seen, title=site.path.name))
 
     def hide_from_sites(self, task: Task, algorithm: Algorithm) -> None:
         """Nothing: clients know only their own samples."""

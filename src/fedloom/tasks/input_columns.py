@@ -15,9 +15,12 @@ import torch
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import named_inputs
 from fedloom.core.task import Task
-from fedloom.data.tables.column_plan import ColumnPlan
+from fedloom.data.input_plan import InputPlan
+from fedloom.data.tables.column_plan import TEXT_MODEL
 
 TAGGER = "tagger"
+OF_WORDS = (TAGGER, TEXT_MODEL)
+"""Models that have the option ``vocabulary``: how many words are known."""
 
 
 def fit_inputs(task: Task) -> Task:
@@ -52,13 +55,13 @@ def _obstacle(task: Task) -> str | None:
     return None
 
 
-def with_vocabulary(model: object, options: Mapping[str, Any], plan: ColumnPlan | None) -> dict[str, Any]:
-    """The options of a model; those of a tagger have the number of words that the plan knows, unless they say another.
+def with_vocabulary(model: object, options: Mapping[str, Any], plan: InputPlan | None) -> dict[str, Any]:
+    """The options of a model; one of words has the number of words that the plan knows, unless they say another.
 
     Args:
         model: The model's name, or what makes it.
         options: The options that the user gave.
-        plan: What is done to the columns of the table.
+        plan: What is done to the inputs of the user's data.
     """
     words = 0 if plan is None else plan.words
-    return {"vocabulary": words, **options} if model == TAGGER and words else dict(options)
+    return {"vocabulary": words, **options} if model in OF_WORDS and words else dict(options)

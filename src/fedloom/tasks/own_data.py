@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from inspect import signature
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -19,16 +20,24 @@ from fedloom.core.task import Task
 from fedloom.data.changes.class_stream import ClassStream
 from fedloom.data.federation import Federation
 from fedloom.data.from_arrays import from_arrays
+from fedloom.data.input_plan import InputPlan
 from fedloom.data.input_statistics import input_statistics
+from fedloom.data.media.media_settings import Images, Sounds
+from fedloom.data.media.medium import medium_of
 from fedloom.data.partition.partitioner import complete_partition, partitioner
 from fedloom.data.public_arrays import IN_MEMORY
 from fedloom.data.read import read
-from fedloom.data.tables.column_plan import ColumnPlan
+from fedloom.data.sequences.sequence_plan import SEQUENCE_MODEL, has_lengths
+from fedloom.data.sequences.sequence_settings import Sequences
+from fedloom.data.tables.column_plan import TEXT_MODEL
+from fedloom.data.tables.table_columns import TableColumns
+from fedloom.data.tables.text_column import text_settings
 from fedloom.data.targets import target_units
 from fedloom.losses.make_objective import LossSpec, complete_loss, make_objective
 from fedloom.metrics.make_metrics import MetricSpecs, complete_metrics, with_metrics
 from fedloom.models import Maker, build
 from fedloom.registry.spec import split_spec
+from fedloom.registry.validation import validate
 from fedloom.tasks.architectures import ModelTable, build_architectures, complete_models
 from fedloom.tasks.builder import TaskDeployment, TaskSettings
 from fedloom.tasks.data_settings import read_sets, with_data_settings
@@ -37,6 +46,8 @@ from fedloom.tasks.input_columns import TAGGER, fit_inputs, with_vocabulary
 from fedloom.tasks.transforms import Normalise
 
 DEFAULT_MODEL = "mlp"
+OF_FILES = ("sequences", "client_from", "file_column", "skip_unreadable", "images", "sounds")
+"""Arguments of ``fl.read`` about data whose samples are files, which a config calls the same."""
 COLUMNS = {"client": "client_column", "group": "group_column"}
 """Arguments of ``fl.read`` that a config calls otherwise."""
 TITLE = "title"
@@ -60,7 +71,7 @@ class OwnDataBuilder:
     def complete(self, settings: TaskSettings) -> TaskSettings:
         """The settings with the model and the partition written out and an absolute path."""
         partition = None if settings.partition is None else complete_partition(partitioner(settings.partition))
-        return settings.complete(TAGGER if settings.kind == "tokens" else DEFAULT_MODEL, partition=partition)
+        return settings.complete(_usual_model(settings), partition=partition)
 
     def build(self, settings: TaskSettings) -> Task:
         """Read the data, divide them among clients (their own, where they are named), and build the model."""
@@ -76,9 +87,12 @@ class OwnDataBuilder:
             partition=settings.partition,
             ignore=settings.ignore,
             kind=settings.kind,
+            text=settings.text,
+            dates=settings.dates,
             seed=settings.seed,
             test_share=settings.test_share,
             valid_share=settings.valid_share,
+            **{key: getattr(settings, key) for key in OF_FILES},
         )
         federation = with_data_settings(federation, settings)
         model = settings.model or DEFAULT_MODEL
@@ -88,6 +102,21 @@ class OwnDataBuilder:
 
 
 OWN = OwnDataBuilder()
+
+
+def _usual_model(settings: TaskSettings) -> str:
+    """The model where the user names none: it follows from what the samples are, before they are read."""
+    if settings.kind == "tokens":
+        return TAGGER
+    if settings.text is not None:
+        return TEXT_MODEL
+    if settings.model is not None or settings.path is None:
+        return DEFAULT_MODEL
+    if settings.sequences is not None or has_lengths(Path(settings.path).expanduser()):
+        return SEQUENCE_MODEL
+    columns = TableColumns(settings.target, settings.client_column, settings.ignore, settings.group_column)
+    medium = medium_of(Path(settings.path).expanduser(), columns, settings.file_column)
+    return DEFAULT_MODEL if medium is None else medium.usual_model
 
 
 def task_of(
@@ -112,7 +141,9 @@ def task_of(
         federation: The clients' data, for instance from ``fl.from_arrays`` or ``fl.read``.
         model: A name of ``fedloom list models``, any module, or a class or function that makes one. Over several
             input columns, a model that takes a dict gets their tensors by name, and any other gets one tensor, joined
-            along axis 1. By default ``mlp``, and ``tagger`` for a class per token.
+            along axis 1. By default ``mlp``; ``lenet-small`` for files of images, ``conv1d`` for files of sounds,
+            ``bag-of-words`` for a text, ``sequence-conv`` for sequences of unequal length and ``tagger`` for a class
+            per token.
         name: What the task is called in records and reports.
         objective: A loss and a score of your own, instead of ``loss``.
         loss: A name of ``fedloom list losses``, ``{"name": ..., settings}``, a loss, or a function of outputs and
@@ -138,7 +169,8 @@ def task_of(
     if model is None and table:
         model = str(next(iter(table.values()))["model"])
     if model is None:
-        model = TAGGER if target_kind(federation.columns["y"]) == "tokens" else DEFAULT_MODEL
+        usual = DEFAULT_MODEL if federation.plan is None else federation.plan.usual_model or DEFAULT_MODEL
+        model = TAGGER if target_kind(federation.columns["y"]) == "tokens" else usual
     sets = read_sets(communal, server_set, stream)
     known = TaskSettings(
         name,
@@ -183,9 +215,9 @@ def task_of(
     return with_metrics(fit_inputs(task), metrics)
 
 
-def _kept_indicators(mean: Tensor, std: Tensor, plan: ColumnPlan | None) -> tuple[Tensor, Tensor]:
+def _kept_indicators(mean: Tensor, std: Tensor, plan: InputPlan | None) -> tuple[Tensor, Tensor]:
     """Mean and spread that leave features of 0 and 1 as they are: a rare level is not blown up."""
-    if plan is None:
+    if plan is None or not plan.indicators:
         return mean, std
     marks = torch.tensor(plan.indicators)
     return mean.masked_fill(marks, 0.0), std.masked_fill(marks, 1.0)
@@ -200,6 +232,10 @@ def _settings(federation: Federation, settings: TaskSettings) -> tuple[TaskSetti
     read_with["ignore"] = list(read_with.get("ignore", ()))
     if not isinstance(read_with.get("target", ""), str):
         read_with["target"] = ",".join(read_with["target"])
+    read_with["text"] = text_settings(read_with.get("text"))
+    for name, kind in (("images", Images), ("sounds", Sounds), ("sequences", Sequences)):
+        if read_with.get(name) is not None:
+            read_with[name] = validate(kind, read_with[name], name)
     known = {key: value for key, value in read_with.items() if hasattr(settings, key)}
     usual = {**signature(read).parameters, **signature(from_arrays).parameters}
     others = {key: value for key, value in read_with.items() if key not in known}

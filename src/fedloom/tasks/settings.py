@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from fedloom.data.changes.concept_drift import Drift
     from fedloom.data.changes.server_set import ServerSet
     from fedloom.data.changes.withheld_class import Withhold
+    from fedloom.data.media.media_settings import Images, Sounds
     from fedloom.data.partition.base import Partitioner
+    from fedloom.data.sequences.sequence_settings import Sequences
+    from fedloom.data.tables.text_column import Text
     from fedloom.losses.make_objective import LossSpec
     from fedloom.metrics.make_metrics import MetricSpecs
     from fedloom.models.user_model import Maker
@@ -35,16 +38,22 @@ if TYPE_CHECKING:
     ServerSetSpec = float | ServerSet | Mapping[str, Any] | None
     StreamSpec = ClassStream | Mapping[str, Any] | None
     WithholdSpec = Withhold | Mapping[str, Any] | None
+    SequencesSpec = Sequences | Mapping[str, Any] | None
+    TextSpec = str | Text | Mapping[str, Any] | None
     DriftSpec = Drift | Mapping[str, Any] | None
+    ImagesSpec = Images | Mapping[str, Any] | None
+    SoundsSpec = Sounds | Mapping[str, Any] | None
 else:  # the same types as far as they can be told without importing torch; builders refuse the rest
     PartitionSpec = str | dict[str, Any] | Callable[..., Any] | None
     ModelSpec = str | Callable[..., Any] | None
     Columns = list[str]
     LossSpec = MetricSpecs = ModelTable = CommunalSpec = ServerSetSpec = StreamSpec = WithholdSpec = DriftSpec = Any
+    ImagesSpec = SoundsSpec = TextSpec = SequencesSpec = Any
 
 DEFAULT_TASK = "digits"
 DATA = "The data"
 CHANGES = "fedloom.data.changes"
+MEDIA = "fedloom.data.media.media_settings"
 
 
 def column_names(value: Any) -> Any:
@@ -66,7 +75,12 @@ class TaskSection:
     name: Annotated[str, Setting("A task of `fedloom list tasks`.", "--task", DATA)] = DEFAULT_TASK
     path: Annotated[
         str | None,
-        Setting("Your own data: CSV, NPZ, parquet, LEAF or a folder of files.", "--data", DATA, read=path_text),
+        Setting(
+            "Your own data: CSV, NPZ, parquet, LEAF or a folder of files, images or sounds.",
+            "--data",
+            DATA,
+            read=path_text,
+        ),
     ] = None
     target: Annotated[
         str,
@@ -84,6 +98,29 @@ class TaskSection:
     ignore: Annotated[
         Columns, Setting("Columns of your table that are left out.", "--ignore", DATA, read=column_names)
     ] = field(default_factory=list)
+    client_from: Annotated[
+        str | None,
+        Setting("Where the path of an image or sound names its client: a regular expression with one group.",
+                "--client-from", DATA),
+    ] = None  # fmt: skip
+    file_column: Annotated[
+        str | None,
+        Setting("The column of your table with the paths of images or sounds.", "--file-column", DATA,
+                usual="the first one whose first cell is such a path"),
+    ] = None  # fmt: skip
+    skip_unreadable: Annotated[
+        bool,
+        Setting("Whether images and sounds that cannot be read are left out, instead of an error.",
+                "--skip-unreadable", DATA),
+    ] = False  # fmt: skip
+    images: Annotated[
+        ImagesSpec,
+        Setting("What your own images become: `{size = 48, channels = 1}`.", table=f"{MEDIA}:Images"),
+    ] = None
+    sounds: Annotated[
+        SoundsSpec,
+        Setting("What your own sounds become: `{rate = 8000, seconds = 1.5, mels = 40}`.", table=f"{MEDIA}:Sounds"),
+    ] = None
     clients: Annotated[
         int | None, Ge(1), Setting("The number of clients.", "--clients", DATA, usual="the data's own number")
     ] = None
@@ -147,6 +184,21 @@ class TaskSection:
         Literal["classes", "number", "labels", "tokens"] | None,
         Setting("What the targets of your own data are: classes, number, labels or tokens.", "--kind", DATA,
                 usual="what their values show"),
+    ] = None  # fmt: skip
+    text: Annotated[
+        TextSpec,
+        Setting("The column of your table with sentences, the only input; or `{column = 'review', words = 5000}`.",
+                "--text", DATA, table="fedloom.data.tables.text_column:Text",
+                read="fedloom.data.tables.text_column:text_table"),
+    ] = None  # fmt: skip
+    dates: Annotated[
+        Mapping[str, str] | None,
+        Setting("How the dates of columns are written, where it is not found by itself: `{admitted = '%d/%m/%Y'}`."),
+    ] = None
+    sequences: Annotated[
+        SequencesSpec,
+        Setting("What your table with a row per time step is: `{series = 'visit', order = 'minute'}`.",
+                table="fedloom.data.sequences.sequence_settings:Sequences"),
     ] = None  # fmt: skip
     loss: Annotated[
         LossSpec,

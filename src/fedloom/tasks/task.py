@@ -23,12 +23,18 @@ from fedloom.registry.validation import validate
 from fedloom.tasks.builder import TaskSettings, task_builder
 from fedloom.tasks.settings import TaskSection
 
+OF_OWN_DATA = (
+    *("kind", "target", "client_column", "ignore"),
+    *("client_from", "file_column", "skip_unreadable", "images", "sounds"),
+)
+"""The settings that say how a user's own data are read."""
+
 
 def build_task(settings: TaskSettings) -> Task:
     """The task that settings name."""
     settings = replace(settings, name=TASKS.canonical(settings.name)).with_named_model()
     usual = TaskSettings(settings.name)
-    for about in ("kind", "target", "client_column", "ignore"):
+    for about in OF_OWN_DATA:
         value = getattr(settings, about)
         if settings.name != "own" and value not in (getattr(usual, about), []):
             raise FedloomError(

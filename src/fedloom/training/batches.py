@@ -24,7 +24,10 @@ PADDING = 0.25
 
 @dataclass(frozen=True)
 class Assignment:
-    """One client's samples (positions in the columns), how many steps it makes, and its own order generator."""
+    """One client's samples (positions in the columns), how many steps it makes, and its own order generator.
+
+    A batch is here what a step takes; gradient accumulation splits it (``accumulation.py``).
+    """
 
     client: int
     positions: Tensor
@@ -43,7 +46,7 @@ class Assignment:
             if float(torch.rand((), generator=chance)) < work.partial:
                 steps = int(torch.randint(1, steps + 1, (), generator=chance))
         order = generator(seed, "order", round_number, client)
-        return Assignment(client, positions, samples, steps, work.batch_size or samples, order)
+        return Assignment(client, positions, samples, steps, work.samples_per_step or samples, order)
 
     @property
     def per_epoch(self) -> int:

@@ -25,7 +25,7 @@ from fedloom.core.trainer import GivenToLoss, TrainingRequest
 from fedloom.training.batches import Assignment, lockstep
 from fedloom.training.keyed_dropout import KeyedDropout, step_key
 from fedloom.training.layer_graph import Operation
-from fedloom.training.optimizer import Optimizer
+from fedloom.training.optimizers.make import make_optimizer
 from fedloom.training.stacked import NARROW, run_vmap
 from fedloom.training.vectorised import method_losses
 
@@ -41,7 +41,9 @@ MethodTerms = tuple[Pull | None, Loss | None, Stacks, dict[str, Stacks], GivenTo
 """A method's pull and loss, the received rows, and what is given to the pull and to the loss."""
 
 
-def train_compiled(trainer: LocalTrainer, request: TrainingRequest, assignments: Sequence[Assignment]) -> Tensor:
+def train_compiled(
+    trainer: LocalTrainer, request: TrainingRequest, assignments: Sequence[Assignment], rates: Tensor | None
+) -> Tensor:
     """The rows after local training of a cohort with the compiled step."""
     if request.cycle is not None or len(request.loss_steps) > 1:
         raise FedloomError(
@@ -55,7 +57,7 @@ def train_compiled(trainer: LocalTrainer, request: TrainingRequest, assignments:
     received = layout.stacks(request.rows) if request.pull is not None else {}
     given = {name: layout.pieces(rows) for name, rows in request.given_to_pull.items()} if received else {}
     seen = request.given_to_loss(layout) if aim.loss is not None else {}
-    state = Optimizer(work, request.lr, [stacks[name] for name in moving]).state
+    state = make_optimizer(work, request.lr, [stacks[name] for name in moving]).state
     # Work and moving parameters are constants inside the compiled code; pulls and losses are arguments.
     step = trainer.compiled.get((work, moving)) or torch.compile(_step_of(trainer, request, moving), dynamic=False)
     trainer.compiled[work, moving] = step
@@ -66,6 +68,8 @@ def train_compiled(trainer: LocalTrainer, request: TrainingRequest, assignments:
             noise = step_key(keys, number) if trainer.drops else keys
             method = (pull, aim.loss, received, given, seen)
             steps = torch.full_like(keys, number)
+            if rates is not None:
+                lr = rates[:, number].float()
             moved, state = step(stacks, state, method, lr, (x, y, batch.mask, noise, steps))
             stacks |= moved
     return layout.unstack(stacks)
@@ -76,7 +80,7 @@ def _step_of(
 ) -> Callable[..., tuple[Stacks, list[list[Tensor]]]]:
     """The step of a model under some local work, as a pure function of tensors."""
     graph, model, objective, work = trainer.graph, trainer.model, trainer.task.objective, request.work
-    plain = work.optimizer == "sgd" and work.momentum == 0 and work.clip is None
+    plain = work.is_plain_sgd and work.clip is None
     chain = graph.training if graph is not None and graph.is_chain and plain else None
 
     def step(
@@ -90,9 +94,9 @@ def _step_of(
             pulled = (
                 0.0 if pull is None else pull(value, received[name], **{k: rows[name] for k, rows in given.items()})
             )
-            return work.weight_decay * value + pulled
+            return work.decay * value + pulled
 
-        adds = work.weight_decay > 0 or pull is not None
+        adds = work.decay > 0 or pull is not None
         x, y, mask, noise, _ = batch
         if chain is not None and loss is None and isinstance(x, Tensor):
             pulled = added if adds else None
@@ -116,7 +120,7 @@ def _step_of(
                 gradients[name] = gradients[name] + pull(stacks[name], received[name], **extra)
         values = [stacks[name].clone() for name in moving]
         after = [[tensor.clone() for tensor in group] for group in state]
-        Optimizer(work, lr, values, after).step([gradients[name] for name in moving])  # type: ignore[arg-type]
+        make_optimizer(work, lr, values, after).step([gradients[name] for name in moving])
         active = mask.sum(1) > 0
         moved = {name: _where(active, new, stacks[name]) for name, new in zip(moving, values, strict=True)}
         kept = [[_where(active, a, b) for a, b in zip(*pair, strict=True)] for pair in zip(after, state, strict=True)]
@@ -155,7 +159,8 @@ def _chain_step(
     for operation in chain:
         inputs.append(x)
         x = _forward(operation, stacks, [x], noise)
-    gradient = -lr * torch.func.grad(lambda outputs: _loss(objective, outputs, y, mask))(x)
+    rates = lr if lr.dim() == 0 else lr.view(-1, *[1] * (x.dim() - 1))
+    gradient = -rates * torch.func.grad(lambda outputs: _loss(objective, outputs, y, mask))(x)
     rate = -lr * (mask.sum(1) > 0)
     first = next(operation.name for operation in chain if operation.name)
     for operation, x in zip(reversed(chain), reversed(inputs), strict=True):

@@ -18,10 +18,10 @@ from fedloom.core.model.model_output import chosen_output
 from fedloom.core.network import Collect, features
 from fedloom.core.task import Task
 from fedloom.training.functional_network import FunctionalNetwork
+from fedloom.training.gradients import clip_
 from fedloom.training.keyed_dropout import KeyedDropout, with_keyed_dropout
 from fedloom.training.layer_graph import LayerGraph, sequential_graph
 from fedloom.training.metric_sums import MetricSums, Watch
-from fedloom.training.optimizer import clip_
 from fedloom.training.stacked import gradients_of, run_stacked
 from fedloom.training.stacked_operations import Untraceable
 from fedloom.training.trace import trace
@@ -180,7 +180,7 @@ class Evaluator:
             out[place] /= total or 1.0
         if work.clip is not None:
             clip_([out], work.clip)
-        decay, trained = work.weight_decay * rows, layout.trained_columns
+        decay, trained = work.gradient_decay * rows, layout.trained_columns
         return out + (decay if trained is None else decay * trained)
 
     def scores(self, rows: Tensor, lists: Sequence[Tensor], metrics: MetricSums | None = None) -> Scores:

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from fedloom.core.errors import unknown
+from fedloom.core.errors import FedloomError, unknown
+from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.core.warn_once import warn_once
 from fedloom.training.local_trainer import LocalTrainer
@@ -55,24 +56,28 @@ class Execution:
     halved_from: int = 0
 
 
-def decide(task: Task, wanted: str, batch_size: int, per_sample: bool = False) -> Execution:
+def decide(task: Task, wanted: str, work: LocalWork, per_sample: bool = False) -> Execution:
     """Choose the execution of a run. What cannot be vectorised falls back to the loop, with one log line.
 
     Args:
         wanted: The execution that the run asks for.
-        batch_size: How many samples a step has.
         per_sample: Whether every sample has a gradient of its own (DP-SGD), which is batched in any case.
     """
     if wanted not in EXECUTIONS:
         raise unknown("execution", wanted, EXECUTIONS)
-    trainer = LocalTrainer(task, "vectorised")
+    if wanted == "compiled" and work.accumulate > 1:
+        raise FedloomError(
+            f"local.accumulate={work.accumulate} saves memory, and execution compiled takes every step at once: use "
+            "execution vectorised or loop."
+        )
+    trainer, batch_size = LocalTrainer(task, "vectorised"), work.batch_size
     name, reason = _rule(trainer, batch_size) if wanted == "auto" else (wanted, "asked for")
     # DP-SGD needs a gradient per sample, for which there is no fused kernel that a loop could use.
     if wanted == "auto" and per_sample and not task.stacking_obstacle:
         name, reason = "vectorised", "gradients of single samples: batched over samples and clients"
     if name != "loop":
         # Also where the user asks for it: a run that cannot be vectorised is slower, but not wrong.
-        obstacle = _obstacle(trainer)
+        obstacle = _obstacle(trainer, work)
         if obstacle is not None:
             warn_once(f"the model is trained client by client (loop): {obstacle}")
             name, reason = "loop", obstacle
@@ -110,8 +115,10 @@ def _rule(trainer: LocalTrainer, batch_size: int) -> tuple[str, str]:
     return "vectorised", "small layers: batched over clients"
 
 
-def _obstacle(trainer: LocalTrainer) -> str | None:
+def _obstacle(trainer: LocalTrainer, work: LocalWork) -> str | None:
     """Why a model cannot be vectorised, found by its layers and by one pass of two clients with a sample each."""
+    if work.has_own_optimizer:
+        return f"the optimizer {work.optimizer} steps one client's parameters"
     task = trainer.task
     if task.stacking_obstacle:
         return task.stacking_obstacle

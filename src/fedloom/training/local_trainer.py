@@ -11,8 +11,9 @@ from copy import copy
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+import fedloom.registry.user_schedules  # noqa: F401  # where a user's own schedules are found, in every process
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Augment, Inputs
 from fedloom.core.model.stages import parameters_until
@@ -24,6 +25,10 @@ from fedloom.training.dpsgd.private_steps import train_privately
 from fedloom.training.evaluation import Evaluator
 from fedloom.training.keyed_dropout import client_key
 from fedloom.training.loop import train_loop
+from fedloom.training.optimizers.make import make_optimizer
+from fedloom.training.optimizers.optimizer import Optimizer
+from fedloom.training.optimizers.user_optimizer import UserOptimizer, optimizer_class
+from fedloom.training.step_rates import rate_sums, rate_table
 from fedloom.training.vectorised import train_vectorised
 
 
@@ -36,6 +41,7 @@ class LocalTrainer(Evaluator):
         whole = {name: b for name, b in self.model.named_buffers() if not b.is_floating_point()}
         self.counters = {name: b.clone() for name, b in whole.items() if not name.endswith("noise_key")}
         self.compiled: dict[Any, Any] = {}
+        self._user_optimizers: dict[str, type[torch.optim.Optimizer]] = {}
         self._until: dict[int, frozenset[str]] = {}
         self.by_classes_seen: dict[int, LocalTrainer] = {}
         """In a stream, the trainers of later rounds."""
@@ -82,6 +88,15 @@ class LocalTrainer(Evaluator):
             self._until[step.until] = parameters_until(self.task.model, sample, step.until)
         return [name for name in names if name in self._until[step.until]]
 
+    def optimizer(self, request: TrainingRequest, parameters: list[nn.Parameter]) -> Optimizer | UserOptimizer:
+        """The optimiser of one client's parameters."""
+        work = request.work
+        if not work.has_own_optimizer:
+            return make_optimizer(work, request.lr, [parameter.detach().unsqueeze(0) for parameter in parameters])
+        if work.optimizer not in self._user_optimizers:  # while a run goes on its class stays the same
+            self._user_optimizers[work.optimizer] = optimizer_class(work.optimizer)
+        return UserOptimizer(self._user_optimizers[work.optimizer], work, request.lr, parameters)
+
     def targets(self, request: TrainingRequest, step: LossStep, positions: Tensor) -> Tensor:
         """What a step's loss gets as targets; a method's own loss gets the samples' places in ``on``, if they are."""
         if request.on is None or step.loss is None:
@@ -115,20 +130,26 @@ class LocalTrainer(Evaluator):
         ]
         steps = torch.tensor([one.steps for one in assignments]) * len(request.lrs) * len(request.loss_steps)
         if not int(steps.max()):
-            return TrainingResult(request.rows.clone(), request.rows, steps)
+            return TrainingResult(request.rows.clone(), request.rows, steps, steps * 0.0)
         if cycle is not None and len(cycle.lrs) > 1 and (work.optimizer != "sgd" or work.momentum):
             raise FedloomError(
                 "this method takes plain gradient steps: set local.optimizer = sgd and local.momentum = 0."
             )
+        if cycle is not None and request.rates is not None:
+            raise FedloomError(
+                "this method makes several steps with each batch, at rates of its own: leave out local.round_schedule, "
+                "or a local.schedule of your own that depends on steps."
+            )
+        rates = rate_table(request, assignments)
         # DP-SGD first: it is its own loop over batches, drawn at random, whatever execution the run has.
         if request.privacy is not None:
-            rows = anchors = train_privately(self, request, assignments, request.privacy)
+            rows = anchors = train_privately(self, request, assignments, request.privacy, rates)
         elif self.execution == "loop":
-            rows, anchors = train_loop(self, request, assignments)
+            rows, anchors = train_loop(self, request, assignments, rates)
         elif self.execution == "compiled":
             from fedloom.training.compiled import train_compiled  # it imports the compiler
 
-            rows = anchors = train_compiled(self, request, assignments)
+            rows = anchors = train_compiled(self, request, assignments, rates)
         else:
-            rows, anchors = train_vectorised(self, request, assignments)
-        return TrainingResult(rows, anchors, steps)
+            rows, anchors = train_vectorised(self, request, assignments, rates)
+        return TrainingResult(rows, anchors, steps, rate_sums(request, rates, steps))

@@ -13,19 +13,22 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import Inputs, map_inputs
 from fedloom.core.metric import divisor
 from fedloom.core.model.model_output import chosen_output
-from fedloom.core.trainer import TrainingRequest, given_of
+from fedloom.core.trainer import GivenToLoss, LossStep, TrainingRequest, given_of
+from fedloom.training.accumulation import Batch, add_gradients, batches_of_step
 from fedloom.training.batches import Assignment
 from fedloom.training.cycle_memory import CycleMemory
 from fedloom.training.functional_network import FunctionalNetwork
+from fedloom.training.gradients import add_affine_pull
 from fedloom.training.keyed_dropout import client_key, step_key
-from fedloom.training.optimizer import Optimizer, add_affine_pull
 from fedloom.training.stacked import gradients_of
 
 if TYPE_CHECKING:
     from fedloom.training.local_trainer import LocalTrainer
 
 
-def train_loop(trainer: LocalTrainer, request: TrainingRequest, assignments: list[Assignment]) -> tuple[Tensor, Tensor]:
+def train_loop(
+    trainer: LocalTrainer, request: TrainingRequest, assignments: list[Assignment], rates: Tensor | None
+) -> tuple[Tensor, Tensor]:
     """The rows after training one client after another, and the cycle's anchor rows."""
     out = request.rows.clone()
     anchors = out if request.cycle is None else request.rows.clone()
@@ -33,12 +36,13 @@ def train_loop(trainer: LocalTrainer, request: TrainingRequest, assignments: lis
     for place, assignment in enumerate(assignments):
         augmenter = augmenters[place] if augmenters else None
         try:
-            _train_one(trainer, out[place], anchors[place], request, place, assignment, augmenter)
+            own = None if rates is None else rates[place].tolist()
+            _train_one(trainer, out[place], anchors[place], request, place, assignment, augmenter, own)
         except ValueError as error:
             layer = _batch_norm(trainer.model)
             if layer is None or "more than 1 value per channel" not in str(error):
                 raise
-            name, size = trainer.task.federation.name(assignment.client), assignment.batch_size
+            name, size = trainer.task.federation.name(assignment.client), request.work.batch_size
             where = f"the last batch of client {name}, which has {assignment.samples} samples,"
             if request.cycle is not None:
                 where = f"a batch of client {name}, split into {request.cycle.deals} parts,"
@@ -63,6 +67,7 @@ def _train_one(
     place: int,
     work: Assignment,
     augmenter: torch.Generator | None,
+    rates: list[float] | None,
 ) -> None:
     model, layout = trainer.model, trainer.layout
     layout.fill(model, row)
@@ -80,10 +85,7 @@ def _train_one(
     }
     own = replace(request, given={name: value[place : place + 1] for name, value in request.given.items()})
     seen = given_of(own.given_to_loss(layout), 0) if request.has_own_loss else {}
-    optimizers = [
-        Optimizer(request.work, request.lr, [named[name].detach().unsqueeze(0) for name in moving])
-        for _, moving in aims
-    ]
+    optimizers = [trainer.optimizer(request, [named[name] for name in moving]) for _, moving in aims]
     memory = CycleMemory(request.cycle, {name: received[name].unsqueeze(0) for name in aims[0][1]})
     constants, fixed = request.constants, {}
     if constants is not None:
@@ -93,23 +95,17 @@ def _train_one(
     with torch.random.fork_rng(devices=[]):
         # for layers that draw from torch's own generator; torch.manual_seed would format a stack trace every time
         torch.default_generator.manual_seed(int(noise))
-        for positions in work:
+        for turn, positions in enumerate(work):
             whole_x = _inputs(trainer, request, positions, augmenter)
             for (aim, moving), optimizer in zip(aims, optimizers, strict=True):
                 whole_y, values = trainer.targets(request, aim, positions), [named[name] for name in moving]
-                for number, lr in enumerate(request.lrs):
+                for number, lr in enumerate(request.lrs if rates is None else rates[turn : turn + 1]):
                     x, y = whole_x, whole_y
                     if request.cycle is not None:
                         cut = request.cycle.cut(len(positions), number)
                         x, y = map_inputs(itemgetter(cut), x), y[cut]
-                    for layer in trainer.drops:
-                        layer.noise_key, layer.turn = step_key(noise, steps), 0
-                    if aim.loss is None:
-                        losses, counts = trainer.task.objective.losses(chosen_output(model, model(x)), y)
-                    else:
-                        net = FunctionalNetwork(model, named, torch.ones(len(y)), torch.tensor(steps))
-                        losses, counts = aim.loss(net, x, y, seen)
-                    gradients = gradients_of(losses.sum() / divisor(counts.sum()), values)
+                    batch = (x, y, None, step_key(noise, steps))
+                    gradients = _gradients(trainer, request, aim, batch, values, (named, steps, seen))
                     with torch.no_grad():
                         if fixed:
                             gradients = add_affine_pull(request, gradients, values, [fixed[name] for name in moving])
@@ -131,6 +127,41 @@ def _train_one(
         anchor.copy_(row)
         for name, view in layout.views(anchor).items():
             view.copy_(memory.anchor(name, {name: view}).view_as(view))
+
+
+def _gradients(
+    trainer: LocalTrainer,
+    request: TrainingRequest,
+    aim: LossStep,
+    batch: Batch,
+    values: list[nn.Parameter],
+    seen: tuple[dict[str, nn.Parameter], int, GivenToLoss],
+) -> list[Tensor]:
+    """The gradients of the mean loss of a step's samples; ``seen`` is what a method's own loss needs."""
+    if request.work.accumulate == 1:
+        losses, counts = _losses(trainer, aim, batch, seen)
+        return gradients_of(losses.sum() / divisor(counts.sum()), values)
+    total, count = list[Tensor](), torch.zeros(())
+    for some in batches_of_step(batch, request.work.batch_size, axis=0):
+        losses, counts = _losses(trainer, aim, some, seen)
+        total, count = add_gradients(total, gradients_of(losses.sum(), values)), count + counts.sum()
+    return [g / divisor(count) for g in total]
+
+
+def _losses(
+    trainer: LocalTrainer,
+    aim: LossStep,
+    batch: Batch,
+    seen: tuple[dict[str, nn.Parameter], int, GivenToLoss],
+) -> tuple[Tensor, Tensor]:
+    """Values and counts of the loss of a batch's samples."""
+    (x, y, _, key), (named, steps, given) = batch, seen
+    for layer in trainer.drops:
+        layer.noise_key, layer.turn = key, 0
+    if aim.loss is None:
+        return trainer.task.objective.losses(chosen_output(trainer.model, trainer.model(x)), y)
+    net = FunctionalNetwork(trainer.model, named, torch.ones(len(y)), torch.tensor(steps))
+    return aim.loss(net, x, y, given)
 
 
 def _inputs(

@@ -35,7 +35,7 @@ def test_what_would_be_read_wrongly_is_refused_with_its_row(cells, said):
 
 def test_dates_that_are_written_in_several_ways_are_left_out():
     plan = fit(age=np.array([1.5, 2.5, 3.5]), day=texts("2026-01-31", "31.01.2026", "1.2.2026"))
-    assert plan.lines[1] == "day: left out, its dates are written in several ways: write them as 2026-01-31"
+    assert plan.lines[1].startswith("day: left out, its dates are written in several ways: write them as 2026-01-31")
 
 
 def test_a_level_of_several_lines_is_said_in_one():

@@ -21,8 +21,8 @@ def test_several_columns_of_0_and_1_are_labels():
     assert target_columns(made, ["cough", "fever"]) == ["cough", "fever"]
     with pytest.raises(FedloomError, match="column 'age', row 1 is '3': several target columns are labels"):
         table_targets(made, ["fever", "age"], None, None)
-    with pytest.raises(FedloomError, match="kind number needs one target, but fever, cough are 2"):
-        table_targets(made, names, "number", None)
+    with pytest.raises(FedloomError, match="kind classes needs one target, but fever, cough are 2"):
+        table_targets(made, names, "classes", None)
 
 
 def test_a_column_with_a_comma_in_its_name_is_one_column():
@@ -48,3 +48,18 @@ def test_tags_are_a_class_per_word_with_padding():
     assert tagged_column(made, ["note", "text"], "tags") == "text"
     with pytest.raises(FedloomError, match="'note' has 1 words and 'tags' 2 tags in row 1: give one word per tag"):
         tagged_column(made, ["note"], "tags")
+
+
+def test_several_measured_columns_are_numbers_and_others_are_asked_about():
+    made = table(days=["1.5", "2", "3"], cost=["10.25", "20", "7"], ward=["1", "2", "0"])
+    found = table_targets(made, ["days", "cost"], None, None)
+    assert (found.kind, found.classes, list(found.names)) == ("number", 2, ["days", "cost"])
+    assert found.y.tolist() == [[1.5, 10.25], [2, 20], [3, 7]]
+    assert "days: 1.5 to 3, cost: 7 to 20" in found.note
+    with pytest.raises(FedloomError, match=r"column 'days', row 1 is '1.5': .* or with --kind number"):
+        table_targets(made, ["days", "ward"], None, None)
+    assert table_targets(made, ["days", "ward"], "number", None).classes == 2
+    with pytest.raises(FedloomError, match="column 'cost': the target 'x' of row 2 is not a number"):
+        table_targets(table(days=["1.5", "2"], cost=["10.25", "x"]), ["days", "cost"], "number", None)
+    with pytest.raises(FedloomError, match="column 'cost' is 2 in every row: leave it out"):
+        table_targets(table(days=["1.5", "2"], cost=["2", "2"]), ["days", "cost"], "number", None)

@@ -20,7 +20,7 @@ from fedloom.deploy.protocol.user_files import (
     with_absolute_files,
     with_relative_files,
 )
-from fedloom.registry.code_consent import code_digest
+from fedloom.registry.code_consent import code_digest, trust_only
 from fedloom.registry.validation import read_toml
 from support.command_line import output
 
@@ -169,3 +169,43 @@ def test_a_package_goes_with_all_that_it_imports_and_in_its_folders(files: Path,
     assert code_digest(f"{folder}/mypkg/nets.py") == code_digest(f"{package}/nets.py")
     (folder / "mypkg/layers.py").write_text("changed = True\n")
     assert code_digest(f"{folder}/mypkg/nets.py") != code_digest(f"{package}/nets.py")
+
+
+TRAINING = """
+import torch
+
+
+class Slower(torch.optim.Adamax):
+    pass
+
+
+def rate(round, step, steps):
+    return (1 - 0.5 * step / steps) / round
+
+
+def server_rate(round):
+    return 1 / round
+"""
+
+
+def test_files_of_optimisers_and_schedules_go_to_a_participant_whose_process_trains_with_them(files: Path) -> None:
+    (files / "mine.py").write_text(TRAINING)
+    plain = run_of({}) | {
+        "method": {"name": "fedavg"},
+        "task": {"name": "digits", "clients": 3, "seed": 1},
+        "local": {"optimizer": "mine.py:Slower", "schedule": "mine.py:rate", "lr": 0.01},
+        "server_optimizer": {"schedule": "mine.py:server_rate"},
+    }
+    made = Blueprint.of(resolve(plain), SITES)
+    site = files / "deploy" / "north"
+    made.save(site, server=False)
+    assert [path.name for path in site.glob("*.py")] == ["mine.py"]
+    assert str(files) not in (site / "config.toml").read_text()
+    loaded = Blueprint.load(site)
+    assert loaded.digest == made.digest
+    assert loaded.config.local.optimizer == f"{site / 'mine.py'}:Slower"
+    assert loaded.config.server_optimizer is not None
+    assert loaded.config.server_optimizer.schedule == f"{site / 'mine.py'}:server_rate"
+    assert loaded.config.local.rates_in(1, 1) is not None
+    with trust_only([], "it"), pytest.raises(FedloomError, match=r"the (optimizer|schedule) .* yourself with --trust"):
+        Blueprint.load(files / "deploy" / "north")

@@ -997,3 +997,28 @@ def test_a_users_model_goes_to_every_site_with_its_file(tmp_path):
     history, expected = Local(made, tmp_path / "run").play(), simulate(made)
     assert exclusions(history) == []
     assert same(history, expected)
+
+
+OWN_TRAINING = """
+import torch
+
+
+class Slower(torch.optim.Adamax):
+    pass
+
+
+def rate(round, step, steps):
+    return (1 - 0.5 * step / steps) / round
+"""
+
+
+def test_optimisers_and_schedules_of_the_users_own_give_the_simulators_bytes(tmp_path):
+    (tmp_path / "mine.py").write_text(OWN_TRAINING)
+    own = {"optimizer": f"{tmp_path / 'mine.py'}:Slower", "schedule": f"{tmp_path / 'mine.py'}:rate", "lr": 0.01}
+    server = {"kind": "yogi", "schedule": "exponential", "lr_decay": 0.5, "warmup": 1}
+    for local in (own, {"optimizer": "adamw", "lr": 0.01, "accumulate": 2, "batch_size": 4, "warmup": 2}):
+        made = Plan.of("fedavg", local=local, server_optimizer=server)
+        history, expected = Local(made, tmp_path / local["optimizer"][-6:], max_norm=1e6).play(), simulate(made)
+        assert exclusions(history) == []
+        assert history.records == expected.records
+        assert same(history, expected)

@@ -282,7 +282,7 @@ def test_a_communal_set_without_labels_is_refused():
 
 def test_adam_and_other_aggregators_and_server_optimisers_are_refused():
     task, method = communal_task("mlp"), FedFMRL(multi_loss="none")
-    with pytest.raises(FedloomError, match="Adam"):
+    with pytest.raises(FedloomError, match="the steps of adam do not depend on their size"):
         fl.run(task, method, rounds=1, local=LocalWork(optimizer="adam"))
     with pytest.raises(FedloomError, match="median"):
         fl.run(task, method, rounds=1, aggregation="median")

@@ -45,7 +45,7 @@ class LocalSteps:
             round_number: The round, which the learning rate may depend on.
             rounds: How many rounds the run has.
         """
-        batch_size = 0 if work.batch_size >= samples else work.batch_size
+        batch_size = 0 if work.samples_per_step >= samples else work.samples_per_step
         return LocalSteps(work.lr_at(round_number, rounds), work.steps_for(samples), batch_size)
 
 

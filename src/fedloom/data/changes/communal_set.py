@@ -23,14 +23,13 @@ from fedloom.data.carve import carve
 from fedloom.data.federation import Federation, Ragged
 from fedloom.data.public_arrays import IN_MEMORY, PublicArrays
 from fedloom.data.public_samples import (
-    USUAL_COLUMNS,
-    TableColumns,
     append_samples,
     has_targets,
     read_public_file,
     refuse_later_data,
     without_targets,
 )
+from fedloom.data.tables.table_columns import USUAL_COLUMNS, TableColumns
 
 SETTING = "communal"
 

@@ -24,8 +24,6 @@ from fedloom.data.datasets.dataset import dataset
 from fedloom.data.federation import Federation
 from fedloom.data.public_arrays import IN_MEMORY, PublicArrays
 from fedloom.data.public_samples import (
-    USUAL_COLUMNS,
-    TableColumns,
     append_samples,
     has_targets,
     read_public_file,
@@ -33,6 +31,7 @@ from fedloom.data.public_samples import (
     without_targets,
 )
 from fedloom.data.tables.schema import SampleColumns
+from fedloom.data.tables.table_columns import USUAL_COLUMNS, TableColumns
 
 SETTING = "server_set"
 

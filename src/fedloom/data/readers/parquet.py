@@ -1,4 +1,4 @@
-"""Parquet files; they need pyarrow."""
+"""Parquet and Arrow files; they need pyarrow."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from fedloom.files.limits import check_bytes, check_columns, check_size
 
 NUMBER = 8
 """Bytes of a number in memory."""
+ARROW_ENDINGS = (".arrow", ".feather")
 
 
 def _pyarrow() -> tuple[Any, Any]:
@@ -30,12 +31,16 @@ def parquet_columns(path: Path, ignore: Collection[str] = ()) -> dict[str, np.nd
     arrow, parquet = _pyarrow()
     check_size(path, where=path.name)
     try:
-        about = parquet.read_metadata(path)
-        check_columns(path.name, about.num_columns)
-        check_bytes(f"{path.name}, unpacked,", NUMBER * about.num_rows * about.num_columns)
-        table = parquet.read_table(path)
+        if is_arrow(path):
+            table = _arrow_reader(path, arrow).read_all()
+        else:
+            about = parquet.read_metadata(path)
+            check_columns(path.name, about.num_columns)
+            check_bytes(f"{path.name}, unpacked,", NUMBER * about.num_rows * about.num_columns)
+            table = parquet.read_table(path)
     except (OSError, arrow.ArrowException) as error:
-        raise FedloomError(f"{path.name} is not a readable parquet file ({str(error)[:60]}).") from error
+        raise _unreadable(path, error) from error
+    check_columns(path.name, table.num_columns)
     if table.num_rows == 0 or not table.column_names:
         raise FedloomError(f"{path.name} has no rows: add samples.")
     refuse_repeated(table.column_names, path.name)
@@ -50,9 +55,29 @@ def parquet_header(path: Path) -> list[str]:
     """The names of a file's columns."""
     arrow, parquet = _pyarrow()
     try:
-        return list(parquet.read_schema(path).names)
+        return list((_arrow_reader(path, arrow).schema if is_arrow(path) else parquet.read_schema(path)).names)
     except (OSError, arrow.ArrowException) as error:
-        raise FedloomError(f"{path.name} is not a readable parquet file ({str(error)[:60]}).") from error
+        raise _unreadable(path, error) from error
+
+
+def is_arrow(path: Path) -> bool:
+    """Whether a file is of Arrow and not of parquet, by its ending."""
+    return path.suffix.lower() in ARROW_ENDINGS
+
+
+def _arrow_reader(path: Path, arrow: Any) -> Any:
+    """A reader of an Arrow file: of its random-access form (Feather), or of its stream, as Hugging Face writes it."""
+    source = arrow.memory_map(str(path))
+    try:
+        return arrow.ipc.open_file(source)
+    except arrow.ArrowInvalid:
+        source.seek(0)
+        return arrow.ipc.open_stream(source)
+
+
+def _unreadable(path: Path, error: Exception) -> FedloomError:
+    kind = "Arrow" if is_arrow(path) else "parquet"
+    return FedloomError(f"{path.name} is not a readable {kind} file ({str(error).splitlines()[0][:60]}).")
 
 
 def _column(column: Any, types: Any, where: str) -> np.ndarray:

@@ -1,8 +1,9 @@
 """What is done to each column of a user's table: one plan, fitted on training samples, for everything that follows.
 
 A column of numbers is a feature; missing cells become the training median, and a feature says that they were missing.
-A column of texts is a feature per level that the training samples have, and one for unknown levels. A date is days,
-month and weekday. A column that says nothing (constant, empty) or names its row (an index, an identifier) is left out.
+A column of texts is a feature per level that the training samples have, and one for unknown levels, or it is sentences
+as tokens (``data/tables/text_column.py``). A date is days, month and weekday. A column that says nothing (constant,
+empty) or names its row (an index, an identifier) is left out.
 
 The plan is fitted by ``data/tables/fit_columns.py``. It is stored with a model and in the schema of a deployment, so
 ``predict`` and sites do the same as the training did.
@@ -10,7 +11,10 @@ The plan is fitted by ``data/tables/fit_columns.py``. It is stored with a model 
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -18,9 +22,14 @@ from pydantic import BaseModel, ConfigDict
 
 from fedloom.core.errors import FedloomError
 from fedloom.data.tables.dates import date_features, parse_dates
-from fedloom.data.tables.tables import Table, as_texts, name_list
+from fedloom.data.tables.table_columns import TableColumns
+from fedloom.data.tables.tables import Table, as_texts, is_table, name_list, order_features, read_table
 
 FIRST_WORD = 2
+TEXT_MODEL = "bag-of-words"
+"""The usual model of a text."""
+TOKEN = re.compile(r"\w+|[^\w\s]")
+"""A token of a text: a run of letters and digits, or any other visible character alone."""
 
 MOST_LISTED = 8
 """Columns of plain numbers get a line each up to this number, and one line together above it."""
@@ -32,7 +41,7 @@ class PlannedColumn(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     name: str
-    role: Literal["number", "category", "date", "words", "left out"]
+    role: Literal["number", "category", "date", "words", "text", "left out"]
     fill: float | None = None
     """What a missing number or date (in seconds since 1970) becomes; None if none may be missing."""
     flag: bool = False
@@ -44,7 +53,9 @@ class PlannedColumn(BaseModel):
     numeric: bool = False
     """Whether the levels of a category are numbers, so that 01 is 1."""
     length: int = 0
-    """The most words of a cell."""
+    """The most words of a cell; of a text, how many of its tokens are read."""
+    cut: int = 0
+    """How many training texts have more tokens than are read."""
     form: str = ""
     """How a date is written; empty for a column of times."""
     reason: str = ""
@@ -58,6 +69,7 @@ class PlannedColumn(BaseModel):
             "category": [*(f"{self.name}={level}" for level in self.levels), f"{self.name}: unknown"],
             "date": [f"{self.name}: {part}" for part in ("days", "month", "weekday", "hour")],
             "words": [self.name],
+            "text": [self.name],
             "left out": [],
         }[self.role]
         return [*parts, f"{self.name}: missing"] if self.flag else parts
@@ -66,7 +78,7 @@ class PlannedColumn(BaseModel):
     def indicators(self) -> list[bool]:
         """Which of the features are 0 or 1 and stay so; the others are standardised."""
         own = len(self.features) - self.flag
-        return [self.role in ("category", "words")] * own + [True] * self.flag
+        return [self.role in ("category", "words", "text")] * own + [True] * self.flag
 
     @property
     def line(self) -> str:
@@ -77,6 +89,13 @@ class PlannedColumn(BaseModel):
         if self.role == "words":
             more = f" most frequent of {self.seen:,}" if self.seen > len(self.levels) else ""
             return f"{self.name}: words; {len(self.levels):,}{more} are known, up to {self.length} in a cell"
+        if self.role == "text":
+            more = f" most frequent of {self.seen:,}" if self.seen > len(self.levels) else ""
+            cut = f" ({self.cut:,} training texts are longer)" if self.cut else ""
+            return (
+                f"{self.name}: text; {len(self.levels):,}{more} words are known, and the first {self.length} of a text "
+                f"are read{cut}"
+            )
         if self.role == "category":
             more = f" most frequent of {self.seen:,}" if self.seen > len(self.levels) else ""
             flagged = ", and one for missing" if self.flag else ""
@@ -113,6 +132,8 @@ class PlannedColumn(BaseModel):
                 found[missing] = 0
         elif self.role == "words":
             return encode_words(as_texts(cells), self.levels, self.length, where)
+        elif self.role == "text":
+            return encode_tokens([tokens_of(text)[: self.length] for text in as_texts(cells)], self.levels, self.length)
         elif self.role == "date":
             times, missing = self._fill_missing(times_of(cells, self.form, where), where)
             found = date_features(times)
@@ -156,6 +177,36 @@ class ColumnPlan(BaseModel):
         return tuple(column for column in self.columns if column.role != "left out")
 
     @property
+    def columns_needed(self) -> list[str]:
+        """The columns that are not left out, by name."""
+        return [column.name for column in self.inputs]
+
+    @property
+    def columns_known(self) -> list[str]:
+        """All columns, also those that are left out, by name."""
+        return [column.name for column in self.columns]
+
+    @property
+    def what(self) -> str:
+        """A row."""
+        return "row"
+
+    @property
+    def endings(self) -> tuple[str, ...]:
+        """None: samples are rows."""
+        return ()
+
+    @property
+    def reads_npz(self) -> bool:
+        """No: it reads tables."""
+        return False
+
+    @property
+    def usual_model(self) -> str | None:
+        """The model of a text; None for rows of features."""
+        return TEXT_MODEL if any(column.role == "text" for column in self.inputs) else None
+
+    @property
     def is_plain(self) -> bool:
         """Whether every column is a number of which none is missing."""
         return all(column.role == "number" and column.fill is None for column in self.columns)
@@ -168,12 +219,14 @@ class ColumnPlan(BaseModel):
     @property
     def texts(self) -> list[str]:
         """The columns whose cells are texts, also where all of a file's are numbers: 01 is not 1."""
-        return [column.name for column in self.inputs if column.role in ("category", "words") and not column.numeric]
+        return [
+            column.name for column in self.inputs if column.role in ("category", "words", "text") and not column.numeric
+        ]
 
     @property
     def words(self) -> int:
         """The number of tokens that a column of words is made of, padding and unknown ones included; 0 without one."""
-        return next((len(column.levels) + 2 for column in self.inputs if column.role == "words"), 0)
+        return next((len(column.levels) + 2 for column in self.inputs if column.role in ("words", "text")), 0)
 
     @property
     def features(self) -> list[str]:
@@ -193,13 +246,40 @@ class ColumnPlan(BaseModel):
         lines = [f"{name_list(plain)}: {len(plain)} numbers"] if together else []
         return lines + [column.line for column in self.columns if not (together and column.name in plain)]
 
+    def read_table(self, path: Path, columns: TableColumns) -> Table:
+        """A user's table, whose columns of categories and words stay texts.
+
+        Args:
+            path: A table.
+            columns: The columns that are not inputs.
+        """
+        if not is_table(path):
+            raise FedloomError(
+                f"{path.name} is not a table, but the task's data are one: give a .csv, .tsv or .parquet file."
+            )
+        return read_table(path, [*columns.names, *self.texts], columns.ignore)
+
+    def without_unreadable(self, table: Table) -> tuple[Table, str]:
+        """All rows: they name no files."""
+        return table, ""
+
+    def check_columns(self, inputs: Sequence[str], where: str) -> None:
+        """Raise an error if the input columns of a table are not the plan's; what it leaves out may be missing.
+
+        Args:
+            inputs: The input columns that a table has.
+            where: What an error calls the table.
+        """
+        used, known = self.columns_needed, self.columns_known
+        order_features([name for name in inputs if name in used or name not in known], used, where)
+
     def encode(self, table: Table) -> np.ndarray:
         """The features of a table's rows, rows × features; a column that is missing or wrong is an error.
 
         Args:
             table: The table; columns that the plan leaves out may be there or not.
         """
-        table.require([column.name for column in self.inputs])
+        table.require(self.columns_needed)
         encoded = [column.encode(table) for column in self.inputs]
         return np.concatenate(encoded, 1) if len(encoded) != 1 else encoded[0]
 
@@ -257,6 +337,11 @@ def day_of(seconds: float) -> str:
     return str(np.datetime64(int(seconds), "s").astype("datetime64[D]"))
 
 
+def tokens_of(text: str) -> list[str]:
+    """The words and marks of a text, in lower case."""
+    return TOKEN.findall(unicodedata.normalize("NFC", text).lower())
+
+
 def encode_words(texts: np.ndarray, known: Sequence[str], length: int, where: str) -> np.ndarray:
     """The tokens of each cell, rows × length: 0 is padding, 1 an unknown word, and the known words follow.
 
@@ -266,11 +351,23 @@ def encode_words(texts: np.ndarray, known: Sequence[str], length: int, where: st
         length: The most words that a cell may have.
         where: What an error calls the column.
     """
-    place = {word: number for number, word in enumerate(known, start=FIRST_WORD)}
-    found = np.zeros((len(texts), length), dtype=np.int64)
-    for row, text in enumerate(texts):
-        words = text.split()
+    rows = [text.split() for text in texts]
+    for row, words in enumerate(rows, start=1):
         if len(words) > length:
-            raise FedloomError(f"{where}, row {row + 1} has {len(words)} words, but the model takes {length} at most.")
+            raise FedloomError(f"{where}, row {row} has {len(words)} words, but the model takes {length} at most.")
+    return encode_tokens(rows, known, length)
+
+
+def encode_tokens(rows: Sequence[Sequence[str]], known: Sequence[str], length: int) -> np.ndarray:
+    """Rows of words as numbers, rows × length: 0 is padding, 1 an unknown word, and the known words follow.
+
+    Args:
+        rows: The words of each row, at most ``length``.
+        known: The words that have a number of their own.
+        length: How many numbers a row has, padding included.
+    """
+    place = {word: number for number, word in enumerate(known, start=FIRST_WORD)}
+    found = np.zeros((len(rows), length), dtype=np.int64)
+    for row, words in enumerate(rows):
         found[row, : len(words)] = [place.get(word, 1) for word in words]
     return found

@@ -20,6 +20,8 @@ FORMS = {
 }
 """How dates are written: a pattern, and which of its groups are year, month and day."""
 DAY = 86_400
+MARK = "%"
+"""What a form that the user has given begins its parts with, as in ``%d/%m/%Y``."""
 
 
 def date_form(texts: Sequence[str]) -> str:
@@ -42,12 +44,29 @@ def is_date(text: str) -> bool:
     return text[:1].isdigit() and any(_seconds(text, form) is not None for form in FORMS)
 
 
+def check_form(form: str, column: str) -> None:
+    """Raise an error if a form that a user gave cannot be read, or says no day.
+
+    Args:
+        form: A form of ``datetime.strptime``.
+        column: The column that is written in this form, for the error.
+    """
+    shown = f"dates: the form '{form}' of the column '{column}'"
+    probe = datetime(2003, 12, 31, 1, 2, 3, tzinfo=UTC)
+    try:
+        found = datetime.strptime(probe.strftime(form), form)
+    except ValueError as error:
+        raise FedloomError(f"{shown} cannot be read ({error}): write it as %d/%m/%Y or %m/%d/%Y %H:%M.") from None
+    if (found.year, found.month, found.day) != (2003, 12, 31):
+        raise FedloomError(f"{shown} does not say year, month and day: write it as %d/%m/%Y.")
+
+
 def parse_dates(texts: np.ndarray, form: str, where: str) -> np.ndarray:
     """Texts as seconds since 1970, NaN where they are empty.
 
     Args:
         texts: The cells.
-        form: How they are written, a key of ``FORMS``.
+        form: How they are written, a key of ``FORMS``, or as ``datetime.strptime`` reads them (``%d/%m/%Y``).
         where: What an error calls the column.
     """
     known: dict[str, float] = {"": np.nan}
@@ -61,6 +80,11 @@ def parse_dates(texts: np.ndarray, form: str, where: str) -> np.ndarray:
 
 
 def _seconds(text: str, form: str) -> float | None:
+    if MARK in form:
+        try:
+            return datetime.strptime(text, form).replace(tzinfo=UTC).timestamp()
+        except ValueError:
+            return None
     pattern, order = FORMS[form]
     found = re.fullmatch(pattern + CLOCK, text)
     if found is None:

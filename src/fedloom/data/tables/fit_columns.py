@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import numpy as np
 
 from fedloom.core.errors import FedloomError
 from fedloom.data.tables.column_plan import ColumnPlan, PlannedColumn, day_of, reads_as_number, times_of
-from fedloom.data.tables.dates import date_form, is_date
-from fedloom.data.tables.tables import Table, as_texts
+from fedloom.data.tables.dates import check_form, date_form, is_date
+from fedloom.data.tables.tables import Table, as_texts, name_list
 
 MOST_LEVELS = 50
 """A category has at most this many levels, the most frequent ones; the others are unknown levels."""
 MOST_WORDS = 10_000
 """So many words of a column of words are known, the most frequent ones."""
+WAYS = "write them as 2026-01-31, or say how with dates (task.dates)"
 FEW_LEVELS = 20
 """Cells of numbers and words with at most this many different values are a category, and otherwise an error."""
 INDEX = re.compile(r"|unnamed: ?\d+|index|id", re.IGNORECASE)
@@ -32,19 +33,38 @@ MARKED_NUMBER = re.compile(
 IDENTIFIER = re.compile(r".*([_ .-]id|[a-z]I[dD])", re.DOTALL)
 
 
-def fit_columns(table: Table, names: Sequence[str], train: np.ndarray) -> ColumnPlan:
+def fit_columns(
+    table: Table, names: Sequence[str], train: np.ndarray, dates: Mapping[str, str] | None = None
+) -> ColumnPlan:
     """The plan of some columns of a table.
 
     Args:
         names: The columns that are inputs.
         train: The rows that are training samples; medians and levels are theirs.
+        dates: How the dates of columns are written, where the user has said it.
     """
+    forms = {} if dates is None else dates
+    for name, form in forms.items():
+        if name not in names:
+            raise FedloomError(f"dates: {table.where} has no input column '{name}': it has {name_list(names)}.")
+        check_form(form, name)
     others = len(names) > 1
-    columns = (_fit(table, name, train, may_count=others and place == 0) for place, name in enumerate(names))
+    columns = (
+        _fit_dates(table, name, train, forms[name])
+        if name in forms
+        else _fit(table, name, train, may_count=others and place == 0)
+        for place, name in enumerate(names)
+    )
     plan = ColumnPlan(columns=tuple(columns))
     if not plan.inputs:
         raise FedloomError(f"{table.where} has no column to learn from: {'; '.join(plan.lines) or 'add the inputs'}.")
     return plan
+
+
+def _fit_dates(table: Table, name: str, train: np.ndarray, form: str) -> PlannedColumn:
+    """The plan of a column of dates whose form the user has said."""
+    where = f"{table.where}: column '{name}'"
+    return _fit_values(name, "date", times_of(table.columns[name], form, where), train, form)
 
 
 def _fit(table: Table, name: str, train: np.ndarray, may_count: bool) -> PlannedColumn:
@@ -61,9 +81,9 @@ def _fit(table: Table, name: str, train: np.ndarray, may_count: bool) -> Planned
     known = [text for text in texts if text]
     form = date_form(known)
     if form == "unclear":
-        return _omitted_column(name, "its dates may be day/month or month/day: write them as 2026-01-31")
+        return _omitted_column(name, f"its dates may be day/month or month/day: {WAYS}")
     if form == "mixed":
-        return _omitted_column(name, "its dates are written in several ways: write them as 2026-01-31")
+        return _omitted_column(name, f"its dates are written in several ways: {WAYS}")
     if form:
         return _fit_values(name, "date", times_of(cells, form, where), train, form)
     if name not in table.names:
@@ -108,13 +128,20 @@ def _fit_category(name: str, texts: np.ndarray, train: np.ndarray) -> PlannedCol
     if len(counts) == 1 and not missing:
         return _omitted_column(name, f"it is '{next(iter(counts))[:40]}' in every training sample")
     if len(counts) > 10 and 2 * len(counts) > known:
-        return _omitted_column(
-            name, f"it has {len(counts):,} different texts in {known:,} training samples, like a name"
-        )
+        what = "like a name"
+        if looks_like_sentences(own):
+            what = f"like sentences: --text {name} (text='{name}') reads them, and no other column"
+        return _omitted_column(name, f"it has {len(counts):,} different texts in {known:,} training samples, {what}")
     frequent = sorted(counts, key=lambda level: (-counts[level], level))[:MOST_LEVELS]
     return PlannedColumn(
         name=name, role="category", levels=tuple(sorted(frequent)), seen=len(counts), flag=bool(missing)
     )
+
+
+def looks_like_sentences(texts: Sequence[str]) -> bool:
+    """Whether texts have five words or more on average."""
+    known = [text for text in texts if text]
+    return bool(known) and sum(len(text.split()) for text in known) >= 5 * len(known)
 
 
 def _refuse_stray_words(texts: np.ndarray, where: str) -> None:

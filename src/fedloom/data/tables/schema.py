@@ -15,10 +15,16 @@ from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import PREFIX
-from fedloom.core.targets import TargetKind, target_kind
+from fedloom.core.targets import TargetKind, Units, target_kind
 from fedloom.core.task import FederationView
+from fedloom.data.input_plan import InputPlan
+from fedloom.data.media.image_plan import ImagePlan
+from fedloom.data.media.sound_plan import SoundPlan
+from fedloom.data.sequences.sequence_plan import SequencePlan
 from fedloom.data.tables.column_plan import ColumnPlan
 
+StoredPlan = ColumnPlan | ImagePlan | SoundPlan | SequencePlan
+"""The classes of plans, of which the fields of each fit no other: a plan is read back as what it was."""
 SampleColumns = Mapping[str, Tensor]
 """Some samples as plain tensors by name: inputs ``x`` (or ``x/NAME``) and targets ``y``, or the parts of a graph."""
 DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (torch.float32, torch.uint8, torch.int16, torch.int64)}
@@ -97,11 +103,11 @@ class DataSchema(BaseModel):
     """Whether sites find the nodes that their graphs share, by salted hashes of their ids."""
     symbols: bool = False
     """Whether inputs are indices of symbols or words, from 0 to classes - 1."""
-    plan: ColumnPlan | None = None
-    """What is done to the columns of a table, unless all are plain numbers."""
-    target_mean: float | None = None
-    target_std: float | None = None
-    """Mean and standard deviation of the training targets, where these are numbers."""
+    plan: StoredPlan | None = None
+    """What is done to the inputs of a user's data, unless they are columns of plain numbers."""
+    target_mean: float | tuple[float, ...] | None = None
+    target_std: float | tuple[float, ...] | None = None
+    """Mean and standard deviation of the training targets, where these are numbers; of each, where they are several."""
     flows: dict[str, Any] | None = None
     """The dialect of action flows, and the words of their attributes."""
     inputs: tuple[InputColumn, ...] = ()
@@ -116,9 +122,15 @@ class DataSchema(BaseModel):
         return {key: value for key, value in values.items() if key not in unused}
 
     @property
-    def table_plan(self) -> ColumnPlan | None:
-        """What is done to the columns of a table; None if inputs are not made of a table."""
-        return self.plan or (ColumnPlan.of_numbers(self.features) if self.features else None)
+    def input_plan(self) -> InputPlan | None:
+        """What is done to the inputs of a user's data; None where inputs are arrays."""
+        if self.plan is not None or not self.shape:
+            return self.plan
+        if self.features:
+            return ColumnPlan.of_numbers(self.features)
+        if self.kind == "columns" and len(self.shape) == 3 and self.shape[0] in (1, 3) and not self.symbols:
+            return ImagePlan.of_shape(self.shape)  # a data set of images: others become as large as its own
+        return None
 
     @property
     def target_kind(self) -> TargetKind:
@@ -126,11 +138,12 @@ class DataSchema(BaseModel):
         return target_kind(torch.zeros(1, *self.target_shape, dtype=self.target_type))
 
     @property
-    def units(self) -> tuple[float, float] | None:
+    def units(self) -> Units | None:
         """Mean and standard deviation of numeric targets; None if targets are not numbers."""
-        if self.target_mean is None or self.target_std is None:
-            return None
-        return self.target_mean, self.target_std
+        mean, std = self.target_mean, self.target_std
+        if isinstance(mean, tuple) and isinstance(std, tuple):
+            return mean, std
+        return (mean, std) if isinstance(mean, float) and isinstance(std, float) else None
 
     @property
     def input_columns(self) -> tuple[InputColumn, ...]:

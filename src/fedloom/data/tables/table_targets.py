@@ -1,4 +1,4 @@
-"""The targets of a table: one column, several columns of 0 and 1, or tags for the words of another column."""
+"""The targets of a table: one column, several of 0 and 1 or of numbers, or tags for the words of another column."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from fedloom.core.errors import FedloomError
 from fedloom.core.targets import IGNORED
 from fedloom.data.tables.tables import LONGEST_NAME, Table, as_texts
-from fedloom.data.targets import Targets, few_names, read_targets
+from fedloom.data.targets import Targets, few_names, is_measured_column, number_values, read_targets, rows_of_numbers
 
 
 def target_columns(table: Table, target: str | Sequence[str]) -> list[str]:
@@ -52,7 +52,7 @@ def table_targets(table: Table, names: Sequence[str], kind: str | None, classes:
         classes: The number of classes, where the values do not show it.
     """
     if len(names) > 1:
-        return _columns_of_labels(table, names, kind)
+        return _several_columns(table, names, kind)
     called = f"column '{names[0]}'"
     if kind == "tokens":
         return _tags(table, names[0])
@@ -66,9 +66,21 @@ def table_targets(table: Table, names: Sequence[str], kind: str | None, classes:
     return read_targets(texts, kind, classes, table.where, called)
 
 
-def _columns_of_labels(table: Table, names: Sequence[str], kind: str | None) -> Targets:
-    if kind not in (None, "labels"):
+def _several_columns(table: Table, names: Sequence[str], kind: str | None) -> Targets:
+    """Columns of 0 and 1 as labels; columns of which each is measured, or that are asked for as such, as numbers."""
+    if kind not in (None, "labels", "number"):
         raise FedloomError(f"kind {kind} needs one target, but {', '.join(names)} are {len(names)}: name one column.")
+    if kind == "number" or (kind is None and all(is_measured_column(table.values(name)) for name in names)):
+        columns = [_number_cells(table, name) for name in names]
+        return rows_of_numbers(np.stack(columns, 1), names, table.where, f"the columns {', '.join(names)}")
+    return _columns_of_labels(table, names)
+
+
+def _number_cells(table: Table, name: str) -> np.ndarray:
+    return number_values(table.values(name), f"{table.where}: column '{name}'")
+
+
+def _columns_of_labels(table: Table, names: Sequence[str]) -> Targets:
     columns = []
     for name in names:
         texts = as_texts(table.columns[name])
@@ -76,7 +88,7 @@ def _columns_of_labels(table: Table, names: Sequence[str], kind: str | None) -> 
         if strange:
             raise FedloomError(
                 f"{table.where}: column '{name}', row {strange[0]} is '{texts[strange[0] - 1][:40]}': several target "
-                "columns are labels, of 0 and 1 each."
+                "columns are labels, of 0 and 1 each, or with --kind number (kind='number') numbers."
             )
         columns.append(np.array([text == "1" for text in texts]))
     note = f"the columns {', '.join(names)} are {len(names)} labels"

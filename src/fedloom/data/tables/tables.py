@@ -17,11 +17,12 @@ import numpy as np
 from fedloom.core.errors import FedloomError, suggestion
 from fedloom.data.readers.csv import csv_columns, csv_rows, has_decimal_commas, text_cells
 from fedloom.data.readers.leaf import list_parts
-from fedloom.data.readers.parquet import parquet_columns, parquet_header
+from fedloom.data.readers.parquet import ARROW_ENDINGS, parquet_columns, parquet_header
 
 LONGEST_NAME = 200  # characters of a label or a client
 TEXT_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-TABLE_ENDINGS = (*TEXT_ENDINGS, ".parquet")
+BINARY_ENDINGS = (".parquet", *ARROW_ENDINGS)
+TABLE_ENDINGS = (*TEXT_ENDINGS, *BINARY_ENDINGS)
 DECIMAL_COMMA = re.compile(r"[-+]?\d+(,\d+)?")
 MOST_NAMES = 12  # at most this many names in an error message
 FILE_NAME = "client"
@@ -150,13 +151,13 @@ def order_features(features: Sequence[str], wanted: Sequence[str], where: str) -
 
 
 def read_table(path: Path, texts: Collection[str] = (), ignore: Collection[str] = ()) -> Table:
-    """Read a table, by its ending as CSV, TSV (gzipped or not) or parquet.
+    """Read a table, by its ending as CSV, TSV (gzipped or not), parquet or Arrow.
 
     Args:
         texts: Columns that are names and stay texts, also where they look like numbers.
         ignore: Columns that are left out.
     """
-    if path.suffix.lower() == ".parquet":
+    if path.suffix.lower() in BINARY_ENDINGS:
         return Table(parquet_columns(path, ignore), path.name)
     table = Table(csv_columns(path, texts), path.name, decimal_commas=has_decimal_commas(path))
     table.require(list(ignore))
@@ -165,42 +166,58 @@ def read_table(path: Path, texts: Collection[str] = (), ignore: Collection[str] 
 
 def table_header(path: Path) -> list[str]:
     """The names of a table's columns."""
-    return parquet_header(path) if path.suffix.lower() == ".parquet" else list(next(csv_rows(path))[0])
+    return parquet_header(path) if path.suffix.lower() in BINARY_ENDINGS else list(next(csv_rows(path))[0])
 
 
 def read_tables_per_client(
-    folder: Path, texts: Collection[str] = (), ignore: Collection[str] = ()
+    folder: Path, texts: Collection[str] = (), ignore: Collection[str] = (), client: str = FILE_NAME
 ) -> tuple[Table, np.ndarray | None]:
-    """A folder with one table per client, in the folder or in its ``train`` and ``test`` folders.
+    """A folder of tables, in the folder or in its ``train`` and ``test`` folders: one per client, or one in many files.
 
     Args:
-        folder: The folder; the name of a file, without its endings, is its client.
+        folder: The folder; the name of a file, without its endings, is its client, unless the tables have the column of
+            the client: then they are pieces of one table.
         texts: Columns that are names and stay texts.
         ignore: Columns that are left out.
+        client: The column of the client.
 
     Returns:
-        The tables as one, with the column ``client``, and whether each row is for testing (None: not said).
+        The tables as one, with a column of the client, and whether each row is for testing (None: not said).
     """
     pieces: list[tuple[str, str, Table]] = []
     for part, files in list_parts(folder, "*"):
         for path in sorted(filter(is_table, files), key=lambda file: (not file.name[0].isdigit(), file.name.zfill(40))):
-            table = read_table(path, texts, ignore)
-            first = pieces[0][2] if pieces else table
-            if set(table.columns) != set(first.columns):
-                strange = sorted(set(table.columns) ^ set(first.columns))[0]
-                raise FedloomError(
-                    f"{folder.name}: {first.where} and {table.where} differ in the column '{strange}': give all "
-                    "clients' tables the same columns."
-                )
-            pieces.append((path.name.split(".")[0], part, table))
-    if FILE_NAME in pieces[0][2].columns:
-        raise FedloomError(f"{folder.name}: its files are the clients, but they have a column '{FILE_NAME}' too.")
-    joined = {name: _concatenate([table.columns[name] for *_, table in pieces]) for name in pieces[0][2].columns}
-    sizes = [len(table) for *_, table in pieces]
-    joined[FILE_NAME] = np.repeat(np.array([client for client, *_ in pieces], dtype=object), sizes)
+            pieces.append((path.name.split(".")[0], part, read_table(path, texts, ignore)))
+    tables = [table for *_, table in pieces]
+    whole, sizes = join_tables(tables, folder.name), [len(table) for table in tables]
     test = np.repeat([part == "test" for _, part, _ in pieces], sizes)
-    commas = all(table.decimal_commas for *_, table in pieces)
-    return Table(joined, folder.name, decimal_commas=commas), test if test.any() else None
+    own_test = test if test.any() else None
+    if client in whole.columns:
+        return whole, own_test
+    if FILE_NAME in whole.columns:
+        raise FedloomError(f"{folder.name}: its files are the clients, but they have a column '{FILE_NAME}' too.")
+    clients = np.repeat(np.array([client for client, *_ in pieces], dtype=object), sizes)
+    return replace(whole, columns={**whole.columns, FILE_NAME: clients}), own_test
+
+
+def join_tables(tables: Sequence[Table], where: str) -> Table:
+    """Several tables with the same columns as one.
+
+    Args:
+        tables: The tables, one after the other.
+        where: What an error calls all of them.
+    """
+    first = tables[0]
+    for table in tables:
+        if set(table.columns) != set(first.columns):
+            strange = sorted(set(table.columns) ^ set(first.columns))[0]
+            raise FedloomError(
+                f"{where}: {first.where} and {table.where} differ in the column '{strange}': give all tables the same "
+                "columns."
+            )
+    joined = {name: _concatenate([table.columns[name] for table in tables]) for name in first.columns}
+    names = frozenset(name for table in tables for name in table.names)
+    return Table(joined, where, names, decimal_commas=all(table.decimal_commas for table in tables))
 
 
 def _concatenate(columns: Sequence[np.ndarray]) -> np.ndarray:

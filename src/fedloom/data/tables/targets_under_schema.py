@@ -12,8 +12,9 @@ from fedloom.data.tables.labels import number_labels
 from fedloom.data.tables.schema import DataSchema
 from fedloom.data.tables.table_targets import encode_tags, table_targets, target_columns
 from fedloom.data.tables.tables import Table, as_texts
-from fedloom.data.targets import split_labels
+from fedloom.data.targets import number_values, split_labels
 
+CALLED = {"labels": "labels", "number": "targets"}
 LISTED = 12
 """How many classes an error lists."""
 
@@ -33,7 +34,8 @@ def targets_under_schema(targets: np.ndarray, schema: DataSchema, where: str) ->
     if not len(targets):
         raise FedloomError(f"{where} has no samples: give at least two.")
     if kind == "number":
-        return number_values(targets, where)
+        columns = targets.T if targets.ndim == 2 else [targets]
+        return np.stack([number_values(column, where) for column in columns], -1).reshape(targets.shape)
     if kind == "labels":
         wrong = ~np.isin(targets, (0, 1)).all(1) if targets.dtype.kind in "fiub" else np.ones(len(targets), dtype=bool)
         if wrong.any():
@@ -64,21 +66,36 @@ def table_targets_under_schema(table: Table, target: str, schema: DataSchema) ->
         return _labels(texts, schema, where)
     if kind == "tokens":
         return _tags(texts, schema, where)
+    if kind == "number" and schema.target_shape:
+        return _several_numbers(table, names, schema)
     return number_values(table.values(names[0]), where) if kind == "number" else class_numbers(texts, schema, where)
 
 
-def number_values(values: np.ndarray, where: str) -> np.ndarray:
-    """Values as float32 numbers; one that is not a finite number is an error."""
-    found = np.empty(len(values), dtype=np.float32)
-    for row, value in enumerate(values.tolist()):
-        try:
-            found[row] = float(value)
-        except (TypeError, ValueError):
-            raise FedloomError(f"{where}: the target '{str(value)[:40]}' of row {row + 1} is not a number.") from None
-    wrong = np.flatnonzero(~np.isfinite(found))
-    if len(wrong):
-        raise FedloomError(f"{where}: the target of row {wrong[0] + 1} is not a finite number.")
-    return found
+def _several_numbers(table: Table, names: Sequence[str], schema: DataSchema) -> np.ndarray:
+    """The numbers of several columns, in the order of the schema's."""
+    wanted = list(schema.class_names) or list(names)
+    if set(names) != set(wanted) or len(names) != schema.classes:
+        raise FedloomError(
+            f"{table.where}: the target columns {', '.join(names)} are not the {schema.classes} numbers of the task"
+            f"{f': {class_list(schema)}' if schema.class_names else ''}."
+        )
+    return np.stack([number_values(table.values(name), f"{table.where}, column '{name}'") for name in wanted], 1)
+
+
+def folder_classes(folders: np.ndarray, schema: DataSchema, where: str) -> np.ndarray:
+    """The schema's class numbers of files, from the names of the folders that they lie in.
+
+    Args:
+        folders: The name of each file's folder.
+        schema: What the classes are.
+        where: What an error calls the data.
+    """
+    place = {name: number for number, name in enumerate(schema.labels)}
+    strange = sorted({str(name) for name in folders if name not in place})
+    if strange:
+        shown = ", ".join(schema.labels[:LISTED]) + (" …" if schema.classes > LISTED else "")
+        raise FedloomError(f"the sub-folder '{strange[0]}' of {where} is not a class of the task ({shown}).")
+    return np.array([place[name] for name in folders], dtype=np.int64)
 
 
 def class_numbers(labels: np.ndarray, schema: DataSchema, where: str) -> np.ndarray:
@@ -108,7 +125,7 @@ def class_numbers(labels: np.ndarray, schema: DataSchema, where: str) -> np.ndar
 
 def class_list(schema: DataSchema) -> str:
     """The classes or labels of a schema, for an error message."""
-    names, what = schema.class_names, "labels" if schema.target_kind == "labels" else "classes"
+    names, what = schema.class_names, CALLED.get(schema.target_kind, "classes")
     if not names:
         return f"its {schema.classes} {what} are numbered 0 to {schema.classes - 1}"
     more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""

@@ -19,91 +19,92 @@ from fedloom.core.errors import FedloomError
 from fedloom.data.federate import Samples
 from fedloom.data.folder import read_arrays
 from fedloom.data.from_arrays import samples_from_arrays
-from fedloom.data.readers.image_folder import read_image_folder
+from fedloom.data.input_plan import InputPlan
+from fedloom.data.leak_groups import join_groups, number_copies, number_groups
+from fedloom.data.media.file_table import require_columns
 from fedloom.data.tables.column_plan import ColumnPlan
 from fedloom.data.tables.schema import DataSchema, InputColumn
+from fedloom.data.tables.table_columns import TableColumns
 from fedloom.data.tables.table_targets import rows_with_targets, target_columns
-from fedloom.data.tables.tables import is_table, order_features, read_table
-from fedloom.data.tables.targets_under_schema import table_targets_under_schema, targets_under_schema
+from fedloom.data.tables.tables import is_table, table_header
+from fedloom.data.tables.targets_under_schema import (
+    folder_classes,
+    table_targets_under_schema,
+    targets_under_schema,
+)
 
 log = logging.getLogger("fedloom")
 
 
-def read_under_schema(
-    path: Path,
-    schema: DataSchema,
-    target: str,
-    client_column: str,
-    ignore: Sequence[str],
-    group_column: str | None = None,
-) -> Samples:
+def read_under_schema(path: Path, schema: DataSchema, columns: TableColumns, skip_unreadable: bool = False) -> Samples:
     """The samples of a file or folder, with the schema's columns, classes and types.
 
     Args:
-        path: A table, an NPZ file, or a folder with a sub-folder of images per class.
+        path: A table, an NPZ file, or a folder with a sub-folder of images or sounds per class.
         schema: What the samples must look like.
-        target: The column of a table that holds the label.
-        client_column: A column of a table that may name the client; it is left out.
-        ignore: Columns of a table that are left out.
-        group_column: The column of a table, or the array of an NPZ file, that says which samples belong together.
+        columns: The columns of a table, or for ``group`` the array of an NPZ file, that are not inputs.
+        skip_unreadable: Whether images and sounds that cannot be read are left out, instead of an error.
     """
-    if schema.inputs and path.suffix.lower() != ".npz":
+    plan = schema.input_plan
+    by_plan = plan is not None and plan.reads_npz
+    if path.suffix.lower() == ".npz" and not by_plan:
+        names, group = [column.name for column in schema.input_columns], columns.group
+        arrays = read_arrays(path, [*names, "y", *([] if group is None else [group])], [])
+        inputs = {name: arrays[name] for name in names}
+        given = inputs if schema.inputs else inputs["x"]
+        together = None if group is None else arrays[group]
+        return conforming_samples(given, arrays["y"], schema, path.name, group=together)
+    if schema.inputs:
         listed = ", ".join(column.name for column in schema.inputs)
         raise FedloomError(f"{path.name}: the task has the input columns {listed}: give an .npz file with these and y.")
-    if path.is_dir():
-        if len(schema.shape) != 3:
-            raise FedloomError(f"{path.name} is a folder of images, but the task needs inputs of shape {schema.shape}.")
-        images, labels = read_image_folder(path, schema.shape, schema.labels)
-        x = images / np.float32(255) if schema.input_type.is_floating_point else images
-        return conforming_samples(x, labels, schema, path.name)
-    if is_table(path):
-        return _table_samples(path, schema, target, client_column, ignore, group_column)
-    if path.suffix.lower() != ".npz":
+    if not path.is_dir() and not is_table(path) and not by_plan:
         raise FedloomError(
             f"{path.name}: '{path.suffix.lower()}' files are not supported: give a .csv, .tsv, .npz or .parquet file, "
-            "or images."
+            "or a folder of images or sounds."
         )
-    names = [column.name for column in schema.input_columns]
-    arrays = read_arrays(path, [*names, "y", *([] if group_column is None else [group_column])], [])
-    inputs = {name: arrays[name] for name in names}
-    group = None if group_column is None else arrays[group_column]
-    given = inputs if schema.inputs else inputs["x"]
-    return conforming_samples(given, arrays["y"], schema, path.name, group=group)
+    if plan is None:
+        if path.is_dir() or len(schema.shape) != 1:
+            called = "a folder" if path.is_dir() else "a table"
+            raise FedloomError(
+                f"{path.name} is {called}, but the task needs inputs of shape {schema.shape}: give an .npz."
+            )
+        others = {*columns.names, *columns.ignore}
+        plan = ColumnPlan.of_numbers(name for name in table_header(path) if name not in others)
+    return _planned_samples(path, schema, plan, columns, skip_unreadable)
 
 
-def _table_samples(
-    path: Path, schema: DataSchema, target: str, client_column: str, ignore: Sequence[str], group_column: str | None
+def _planned_samples(
+    path: Path, schema: DataSchema, plan: InputPlan, columns: TableColumns, skip_unreadable: bool
 ) -> Samples:
-    """The rows of a table that have a target, with features as the schema's plan makes them."""
-    if len(schema.shape) != 1:
-        raise FedloomError(f"{path.name} is a table, but the task needs inputs of shape {schema.shape}.")
-    texts = [name for name in (target, *target.split(","), client_column, group_column) if name is not None]
-    known = [] if schema.table_plan is None else schema.table_plan.texts
-    table = read_table(path, [*texts, *known], ignore)
-    names = target_columns(table, target)
-    table.require([] if group_column is None else [group_column])
-    inputs = [name for name in table.columns if name not in {*names, client_column, group_column}]
-    plan = schema.table_plan or ColumnPlan.of_numbers(inputs)
+    """The rows, or files, that have a target, with inputs as a plan makes them."""
+    if plan.endings and not path.is_dir():
+        require_columns(path, columns, columns.client)  # a site is one client
+    table = plan.read_table(path, columns)
+    names = target_columns(table, columns.target) if not path.is_dir() else columns.targets[:1]
+    table.require([] if columns.group is None else [columns.group])
+    inputs = [name for name in table.columns if name not in {*names, columns.client, columns.group}]
     there, left_out = rows_with_targets(table, names)
-    if left_out:
-        log.warning("%s: %s", path.name, left_out)
     table = table.rows(there)
-    check_columns(inputs, plan, path.name)
-    y = table_targets_under_schema(table, target, schema)
-    group = None if group_column is None else table.texts(group_column, "group")
-    return conforming_samples(plan.encode(table), y, schema, path.name, plan.features, group)
+    plan.check_columns(inputs, path.name)
+    unreadable = ""
+    if skip_unreadable:
+        table, unreadable = plan.without_unreadable(table)
+    for note in filter(None, (left_out, unreadable)):
+        log.warning("%s: %s", path.name, note)
+    if path.is_dir() and schema.target_kind == "classes":
+        y = folder_classes(table.columns[names[0]], schema, path.name)
+    else:
+        y = table_targets_under_schema(table, columns.target, schema)
+    group = None if columns.group is None else number_groups(table.texts(columns.group, "group"), len(table), path.name)
+    x = plan.encode(table)
+    if plan.endings and len(np.unique(copies := number_copies(x))) < len(x):  # no copy is trained on and tested on
+        group = copies if group is None else join_groups(group, copies)
+    return conforming_samples(fractions(x, schema), y, schema, path.name, plan.features, group)
 
 
-def check_columns(inputs: Sequence[str], plan: ColumnPlan, where: str) -> None:
-    """Raise an error if the input columns of a table are not those of a plan; what it leaves out may be missing.
-
-    Args:
-        inputs: The columns that a table has.
-        plan: What is done to the columns.
-        where: What an error calls the table.
-    """
-    used, known = [column.name for column in plan.inputs], [column.name for column in plan.columns]
-    order_features([name for name in inputs if name in used or name not in known], used, where)
+def fractions(x: np.ndarray, schema: DataSchema) -> np.ndarray:
+    """Bytes as fractions of 255, where the schema's inputs are numbers with decimals; other inputs as they are."""
+    return x / np.float32(255) if x.dtype == np.uint8 and schema.input_type.is_floating_point else x
 
 
 def conforming_samples(

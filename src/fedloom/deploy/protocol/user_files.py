@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from fedloom.config.training_code import TRAINING_CODE
 from fedloom.core.errors import FedloomError
 from fedloom.registry.kinds import PARTS
 from fedloom.registry.local_imports import import_root, local_sources
@@ -74,6 +75,8 @@ def _names(plain: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
     while isinstance(method, dict) and "inner" in method:  # FedSeq's chains follow another method
         single.append((method, "inner"))
         method = method["inner"]
+    training = [plain.get(section) or {} for section in ("local", "server_optimizer")]
+    single += [(place, key) for place in training for key in TRAINING_CODE if key in place]
     for place, key in [*single, *((parts, number) for parts in lists for number in range(len(parts)))]:
         if isinstance(place[key], str):
             yield place, key

@@ -183,10 +183,15 @@ class FedFMRL(FLD):
         super().check(task, work)
         require_classes("fedfmrl", task)
         require_labels_of_communal("fedfmrl", task)
-        if work.optimizer == "adam" and self.o_diff != 1:
+        if work.optimizer != "sgd" and self.o_diff != 1:
             raise FedloomError(
-                f"o_diff={self.o_diff:g} divides gradients, and Adam's steps do not depend on their size: use "
-                "local.optimizer=sgd, or o_diff=1."
+                f"o_diff={self.o_diff:g} divides gradients, and the steps of {work.optimizer} do not depend on their "
+                "size: use local.optimizer=sgd, or o_diff=1."
+            )
+        if work.has_own_optimizer:
+            raise FedloomError(
+                f"fedfmrl has a weight decay for the server's model, which {work.optimizer} may not know: use sgd, "
+                "adam, adamw, rmsprop or adagrad as local.optimizer."
             )
 
     def start(self, task: Task) -> State:

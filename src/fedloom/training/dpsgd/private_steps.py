@@ -23,14 +23,19 @@ from fedloom.privacy.secure_random import secure_normal, secure_uniform
 from fedloom.training.batches import Assignment, BatchStep, places_of
 from fedloom.training.dpsgd.sample_gradients import clipped_gradient_sums
 from fedloom.training.keyed_dropout import step_key
-from fedloom.training.optimizer import Optimizer
+from fedloom.training.optimizers.make import make_optimizer
+from fedloom.training.step_rates import rate_of_step
 
 if TYPE_CHECKING:
     from fedloom.training.local_trainer import LocalTrainer
 
 
 def train_privately(
-    trainer: LocalTrainer, request: TrainingRequest, assignments: list[Assignment], privacy: StepNoise
+    trainer: LocalTrainer,
+    request: TrainingRequest,
+    assignments: list[Assignment],
+    privacy: StepNoise,
+    rates: Tensor | None,
 ) -> Tensor:
     """The rows after training all clients together by DP-SGD."""
     if request.on is not None:
@@ -47,7 +52,7 @@ def train_privately(
     stacks, received = trainer.stacks(request.rows), layout.stacks(request.rows)
     given = {name: layout.pieces(rows) for name, rows in request.given_to_pull.items()}
     pull = request.pull.pull if isinstance(request.pull, Affine) else request.pull
-    optimizer, keys = Optimizer(request.work, request.lr, [stacks[name] for name in moving]), trainer.keys(request)
+    optimizer, keys = make_optimizer(request.work, request.lr, [stacks[name] for name in moving]), trainer.keys(request)
     seeded = [generator(request.seed, "sample_privacy", request.round, c) for c in request.clients if privacy.seeded]
     expected = torch.tensor([sampling_rate(one.samples, one.batch_size) * one.samples for one in assignments])
     for number in range(max(one.steps for one in assignments)):
@@ -68,6 +73,8 @@ def train_privately(
             for i, name in enumerate(moving):
                 extra = {key: rows[name][cut] for key, rows in given.items()}
                 gradients[i] = gradients[i] + pull(part.values[i], received[name][cut], **extra)
+        if rates is not None:
+            part.lr = rate_of_step(rates, places, torch.full((len(assignments),), number))
         part.step(gradients)
         if not isinstance(places, int):
             optimizer.put_back(part, places)

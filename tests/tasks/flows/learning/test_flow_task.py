@@ -13,6 +13,7 @@ from torch import nn
 
 import fedloom as fl
 from fedloom.core.errors import FedloomError
+from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.models.fullgn import FullGN
 from fedloom.tasks.flows.corpus import Corpus, Organisation
@@ -311,4 +312,4 @@ def test_fullgn_trains_with_any_method_and_with_two_workers_to_the_same_bytes(me
 
 
 def test_a_cohort_of_flows_trains_client_by_client() -> None:
-    assert decide(small_task(), "vectorised", 4).name == "loop"
+    assert decide(small_task(), "vectorised", LocalWork(batch_size=4)).name == "loop"
