@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedloom.config.method_spec import run_label
+from fedloom.config.task_title import task_title
 from fedloom.core.arguments import path_from
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.task import check_task
@@ -82,7 +83,6 @@ class History:
 
     def __repr__(self) -> str:
         last = self.records[-1]["round"] if self.records else 0
-        task = self.config.get("task", {})
         facts = [f"{last} of {self.config['rounds']} rounds" if "rounds" in self.config else f"{last} rounds"]
         for metric, whose in ((self.score.clients, "clients' models"), (self.score.shared, "global model")):
             value = self.last(metric)
@@ -90,7 +90,7 @@ class History:
         facts += [f"ended with round {self.final_round}"] if "early_stopping" in self.config else []
         facts += [f"stopped: {self.stopped}"] if self.stopped else []
         facts += [f"in {self.folder}"] if self.folder is not None else []
-        return f"<History of {self.label} on {task.get('name', 'its task')}: {', '.join(facts)}>"
+        return f"<History of {self.label} on {task_title(self.config)}: {', '.join(facts)}>"
 
     @property
     def label(self) -> str:
