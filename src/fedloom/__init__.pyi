@@ -609,6 +609,7 @@ def audit(
     size_groups: list[int] | None = ...,
     new_clients: int = ...,
     start_from: str | None = ...,
+    start_without: list[str] = ...,
     local: LocalWork | Mapping[str, Any] | None = ...,
     sample_privacy: SamplePrivacy | Mapping[str, Any] | None = ...,
     selection: Any = ...,
@@ -646,6 +647,8 @@ def audit(
         new_clients: Clients held out of training; they are only evaluated.
         start_from: Start from the model of a run's folder, of a saved model, or of a .safetensors file. By
             default a random initial model.
+        start_without: Tensors that ``start_from`` leaves as they are, as patterns: ``head.*`` for other
+            classes.
         local: What a client does between receiving a model and answering.
         sample_privacy: Clients train by DP-SGD, which protects each of their samples, also from the server.
         selection: Who takes part in a round, of ``fedloom list selectors``.
