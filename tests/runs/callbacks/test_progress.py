@@ -36,8 +36,21 @@ def test_one_bar_counts_the_rounds_of_all_runs() -> None:
     for method in ("fedavg", "local"):
         fl.run(task(), method, callbacks=bar.of_run(), **HOW)
     assert drawn[0] == ("fedavg with seed 0", 0, 4)
-    assert [done for _, done, _ in drawn] == [0, 0, 1, 2, 2, 2, 3, 4]
+    assert [done for _, done, _ in drawn] == [0, 0, 1, 2, 2, 2, 2, 3, 4, 4]
     assert drawn[-1] == ("local with seed 0", 4, 4)
+
+
+def test_a_run_that_ends_early_leaves_nothing_to_do() -> None:
+    class Stop(fl.Callback):
+        def round_begins(self, number: int) -> None:
+            raise fl.StopRun("enough")
+
+    drawn: list[tuple[int, int]] = []
+    bar = ProgressBar(lambda _, done, total, __: drawn.append((done, total)), runs=2)
+    fl.run(task(), callbacks=[Stop(), *bar.of_run()], **HOW)
+    assert drawn[-1] == (0, 2)
+    fl.run(task(), callbacks=bar.of_run(), **HOW)
+    assert drawn[-1] == (2, 2)
 
 
 def test_a_notebook_shows_the_bar_in_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,9 +63,9 @@ def test_a_notebook_shows_the_bar_in_its_cell(monkeypatch: pytest.MonkeyPatch) -
     assert in_notebook()
     fl.run(task(), **HOW)
     assert "round 2/2" in shown[-1]
-    assert "left" in shown[-2]
+    assert "left" in shown[-3]
     fl.run(task(), progress=False, **HOW)
-    assert len(shown) == 4
+    assert len(shown) == 5
 
 
 def test_no_notebook_is_seen_where_there_is_none() -> None:

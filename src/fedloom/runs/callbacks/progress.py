@@ -35,6 +35,8 @@ class ProgressBar:
     def __init__(self, draw: Draw | None, runs: int = 1) -> None:
         self.draw, self.runs = draw, runs
         self.reached: dict[RunProgress, int] = {}
+        self.left_out = 0
+        """The rounds of runs that ended early."""
 
     def of_run(self) -> list[Callback]:
         """The callback of one of the runs, if anything is shown."""
@@ -62,11 +64,16 @@ class RunProgress(Callback):
         self.seen = headline(record["metrics"], self.score) or self.seen
         self._advance(record["round"])
 
+    def run_ends(self, history: History) -> None:
+        """Count no more rounds than were played."""
+        self.bar.left_out += self.rounds - self.bar.reached[self]
+        self._advance(self.bar.reached[self])
+
     def _advance(self, number: int) -> None:
         bar = self.bar
         bar.reached[self] = number
         if bar.draw is not None:
-            bar.draw(self.label, sum(bar.reached.values()), bar.runs * self.rounds, self.seen)
+            bar.draw(self.label, sum(bar.reached.values()), bar.runs * self.rounds - bar.left_out, self.seen)
 
 
 @contextmanager
