@@ -98,6 +98,9 @@ def _table_targets(table: Table, saved: SavedModel) -> tuple[np.ndarray, np.ndar
         labelled &= np.array([bool(text) for text in as_texts(table.columns[name])])
     if not labelled.any():
         return labelled, np.zeros(0)
+    if saved.empty_labels == "none":
+        labelled = np.ones(len(table), dtype=bool)
+        return labelled, table_targets_under_schema(table, saved.target, saved.schema)
     filler = "0" if len(names) > 1 or saved.schema.target_kind == "number" else saved.labels[0]
     filled = {name: np.where(labelled, as_texts(table.columns[name]), filler) for name in names}
     table = replace(table, columns={**table.columns, **filled})  # with all rows, an error names the right one

@@ -24,7 +24,7 @@ from fedloom.tasks.builder import TaskSettings, task_builder
 from fedloom.tasks.settings import TaskSection
 
 OF_OWN_DATA = (
-    *("kind", "target", "client_column", "ignore"),
+    *("kind", "target", "client_column", "ignore", "empty_labels"),
     *("client_from", "file_column", "skip_unreadable", "images", "sounds"),
 )
 """The settings that say how a user's own data are read."""

@@ -18,6 +18,7 @@ from fedloom.core.errors import FedloomError, suggestion
 from fedloom.data.readers.csv import csv_columns, csv_rows, has_decimal_commas, text_cells
 from fedloom.data.readers.leaf import list_parts
 from fedloom.data.readers.parquet import ARROW_ENDINGS, parquet_columns, parquet_header
+from fedloom.data.tables.labels import is_label_list, label_cell
 
 LONGEST_NAME = 200  # characters of a label or a client
 TEXT_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -248,15 +249,16 @@ def table_of_frame(frame: Any, where: str = "the frame") -> Table:
         else:
             missing = series.isna().to_numpy()
             cells = [None if gone else value for value, gone in zip(series.tolist(), missing.tolist(), strict=True)]
-            columns[str(name)] = _object_cells(cells)
+            columns[str(name)] = _object_cells(cells, where)
     if not len(frame) or not columns:
         raise FedloomError(f"{where} has no rows or no columns: add samples.")
     return Table(columns, where, names)
 
 
-def _object_cells(cells: Sequence[Any]) -> np.ndarray:
-    """Python values as a column: numbers if all are, else texts."""
+def _object_cells(cells: Sequence[Any], where: str) -> np.ndarray:
+    """Python values as a column: numbers if all are, else texts; a list of names is ``fever|cough``."""
     known = [cell for cell in cells if cell is not None]
     if known and all(isinstance(cell, int | float | np.number | bool) for cell in known):
         return np.array([np.nan if cell is None else float(cell) for cell in cells])
-    return text_cells(["" if cell is None else cell for cell in cells])
+    lists = [label_cell(cell, where) if is_label_list(cell) else cell for cell in cells]
+    return text_cells(["" if cell is None else cell for cell in lists])

@@ -32,6 +32,7 @@ from fedloom.data.tables.targets_under_schema import (
     table_targets_under_schema,
     targets_under_schema,
 )
+from fedloom.data.targets import rows_without_labels
 
 log = logging.getLogger("fedloom")
 
@@ -83,7 +84,7 @@ def _planned_samples(
     names = target_columns(table, columns.target) if not path.is_dir() else columns.targets[:1]
     table.require([] if columns.group is None else [columns.group])
     inputs = [name for name in table.columns if name not in {*names, columns.client, columns.group}]
-    there, left_out = rows_with_targets(table, names)
+    there, left_out = rows_with_targets(table, names, columns.empty_labels)
     table = table.rows(there)
     plan.check_columns(inputs, path.name)
     unreadable = ""
@@ -95,6 +96,8 @@ def _planned_samples(
         y = folder_classes(table.columns[names[0]], schema, path.name)
     else:
         y = table_targets_under_schema(table, columns.target, schema)
+    if columns.empty_labels == "none" and (bare := int((~y.any(1)).sum())):
+        log.warning("%s: of the labels, %s", path.name, rows_without_labels(bare))
     group = None if columns.group is None else number_groups(table.texts(columns.group, "group"), len(table), path.name)
     x = plan.encode(table)
     if plan.endings and len(np.unique(copies := number_copies(x))) < len(x):  # no copy is trained on and tested on
