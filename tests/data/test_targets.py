@@ -130,7 +130,7 @@ def test_an_empty_list_of_labels_is_missing_or_none_of_them_as_asked(y):
     with pytest.raises(FedloomError, match="label of row 2 is missing"):
         from_arrays(x, y, client)
     federation = from_arrays(x, y, client, empty_labels="none")
-    assert federation.class_names == ["cough", "fever"]
+    assert list(federation.class_names) == ["cough", "fever"]
     assert federation.columns["y"].tolist() == 2 * [[1, 1], [0, 0], [0, 1], [0, 0]]
     assert "4 rows have none of them" in federation.notes[0]
 

@@ -207,6 +207,7 @@ def samples_from_arrays(
         columns = {"x": _input_array(x, "x", where)}
     samples = _common_length(columns, where)
     values = _target_array(y, where)
+    kind = "labels" if kind is None and are_label_lists(y) else kind
     if samples == 0:
         raise FedloomError(f"{where} has no samples: give at least two.")
     if values.ndim not in (1, 2) or len(values) != samples:
@@ -279,7 +280,7 @@ def _input_array(x: Any, name: str, where: str) -> np.ndarray:
 def _target_array(y: Any, where: str) -> np.ndarray:
     """Targets as an array, and lists of names as cells of a table; rows of unequal length are named."""
     y = dense_array(y, where)
-    if isinstance(y, list | tuple) and are_label_lists(y):
+    if are_label_lists(y):
         return label_cells(y, where)
     try:
         return np.asarray(y)

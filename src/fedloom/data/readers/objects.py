@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler, SequentialSampl
 
 from fedloom.core.errors import FedloomError
 from fedloom.data.stack_samples import stack_samples
-from fedloom.data.tables.labels import are_label_lists, label_cells
+from fedloom.data.tables.labels import are_label_lists, column_of_lists
 from fedloom.data.tables.table_columns import TableColumns
 from fedloom.data.tables.tables import Table, table_of_frame
 
@@ -118,8 +118,8 @@ def arrays_of_dataset(dataset: Any, names: TableColumns, where: str) -> Arrays:
 
 
 def _values(samples: Sequence[Any], where: str) -> np.ndarray:
-    """The values of a key as an array; lists of names as the cells of a table."""
-    return label_cells(samples, where) if are_label_lists(samples) else stack_samples(samples, where)
+    """The values of a key as an array; lists of names stay lists."""
+    return column_of_lists(samples) if are_label_lists(samples) else stack_samples(samples, where)
 
 
 def _by_key(samples: Sequence[Any], where: str, ignore: Sequence[str] = ()) -> dict[str, np.ndarray]:
@@ -163,7 +163,7 @@ def arrays_of_huggingface(dataset: Any, names: TableColumns, where: str) -> Arra
 def _column(values: Any, where: str) -> np.ndarray:
     """A column as the dataset gives it; one of arrays of several shapes is checked sample by sample."""
     if are_label_lists(values):
-        return label_cells(values, where)
+        return column_of_lists(values)
     found = np.asarray(values) if isinstance(values, np.ndarray) or not isinstance(values, list) else None
     if found is not None and (found.dtype != object or not len(found) or not hasattr(found[0], "shape")):
         return found

@@ -26,10 +26,24 @@ LABEL_MARKS = ("|", ";", ",")
 """What may separate the labels of a cell, the likeliest first."""
 
 
-def are_label_lists(values: Sequence[Any]) -> bool:
+def are_label_lists(values: Any) -> bool:
     """Whether the targets of samples are lists of names; None is a missing one, and some list is not empty."""
+    if not isinstance(values, list | tuple) and not (isinstance(values, np.ndarray) and values.dtype.hasobject):
+        return False
     lists = [value for value in values if value is not None]
     return all(map(is_label_list, lists)) and any(map(len, lists))
+
+
+def column_of_lists(lists: Sequence[Any]) -> np.ndarray:
+    """Lists as the objects of a column, also where all have the same length.
+
+    Args:
+        lists: A list per sample, or None.
+    """
+    found = np.empty(len(lists), dtype=object)
+    for place, one in enumerate(lists):
+        found[place] = one
+    return found
 
 
 def is_label_list(value: Any) -> bool:

@@ -112,6 +112,22 @@ def is_table(path: Path) -> bool:
     return path.name.lower().endswith(TABLE_ENDINGS)
 
 
+def table_files(path: Path) -> list[Path]:
+    """A table, or the pieces of one that lie in a folder, by their numbers and names; none if there are none.
+
+    Args:
+        path: A file, or a folder with tables in itself, not in its folders.
+    """
+    if not path.is_dir():
+        return [path] if is_table(path) else []
+    pieces = (file for file in path.iterdir() if file.is_file() and is_table(file) and not file.name.startswith("."))
+    return sorted(pieces, key=_piece_order)
+
+
+def _piece_order(file: Path) -> tuple[bool, str]:
+    return not file.name[0].isdigit(), file.name.zfill(40)
+
+
 def as_texts(column: np.ndarray) -> np.ndarray:
     """A column as texts; whole numbers have no decimals, and a missing value is empty."""
     if column.dtype.kind == "f":
@@ -152,12 +168,14 @@ def order_features(features: Sequence[str], wanted: Sequence[str], where: str) -
 
 
 def read_table(path: Path, texts: Collection[str] = (), ignore: Collection[str] = ()) -> Table:
-    """Read a table, by its ending as CSV, TSV (gzipped or not), parquet or Arrow.
+    """Read a table, by its ending as CSV, TSV (gzipped or not), parquet or Arrow; or the pieces of one in a folder.
 
     Args:
         texts: Columns that are names and stay texts, also where they look like numbers.
         ignore: Columns that are left out.
     """
+    if path.is_dir():
+        return join_tables([read_table(piece, texts, ignore) for piece in table_files(path)], path.name)
     if path.suffix.lower() in BINARY_ENDINGS:
         return Table(parquet_columns(path, ignore), path.name)
     table = Table(csv_columns(path, texts), path.name, decimal_commas=has_decimal_commas(path))
@@ -166,7 +184,8 @@ def read_table(path: Path, texts: Collection[str] = (), ignore: Collection[str] 
 
 
 def table_header(path: Path) -> list[str]:
-    """The names of a table's columns."""
+    """The names of a table's columns; where it is in pieces, of the first one."""
+    path = table_files(path)[0] if path.is_dir() else path
     return parquet_header(path) if path.suffix.lower() in BINARY_ENDINGS else list(next(csv_rows(path))[0])
 
 
@@ -187,7 +206,7 @@ def read_tables_per_client(
     """
     pieces: list[tuple[str, str, Table]] = []
     for part, files in list_parts(folder, "*"):
-        for path in sorted(filter(is_table, files), key=lambda file: (not file.name[0].isdigit(), file.name.zfill(40))):
+        for path in sorted(filter(is_table, files), key=_piece_order):
             pieces.append((path.name.split(".")[0], part, read_table(path, texts, ignore)))
     tables = [table for *_, table in pieces]
     whole, sizes = join_tables(tables, folder.name), [len(table) for table in tables]
