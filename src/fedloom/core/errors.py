@@ -24,6 +24,14 @@ class Diverged(Stopped):
     """A run whose numbers are no longer finite."""
 
 
+class StopRun(Exception):  # noqa: N818
+    """Raised by a callback: the run ends after the round that is being played, and can be continued.
+
+    Args:
+        reason: Why, as ``history.stopped`` will say.
+    """
+
+
 class StoppedWarning(UserWarning):
     """A run that Python started ended before its last round: it diverged, or its method could not continue."""
 
