@@ -56,7 +56,7 @@ def label_cell(names: Iterable[str], where: str) -> str:
     """A list of names as a table has it: ``fever|cough``; an empty one is empty.
 
     Args:
-        names: The names.
+        names: Those of one sample; a set is sorted.
         where: What an error calls the data.
     """
     known = sorted(names) if isinstance(names, set | frozenset) else list(names)
