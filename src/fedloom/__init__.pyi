@@ -693,6 +693,7 @@ def task(
     drift: DriftSpec = ...,
     options: Mapping[str, Any] = ...,
     kind: Literal["classes", "number", "labels", "tokens"] | None = ...,
+    empty_labels: Literal["missing", "none"] = ...,
     text: TextSpec = ...,
     dates: Mapping[str, str] | None = ...,
     sequences: SequencesSpec = ...,
@@ -740,6 +741,8 @@ def task(
         options: Settings that only this kind of task has.
         kind: What the targets of your own data are: classes, number, labels or tokens. By default what their
             values show.
+        empty_labels: What an empty cell of your labels says: ``missing``, so that its row is left out, or
+            ``none`` of them.
         text: The column of your table with sentences, the only input; or ``{column = 'review', words = 5000}``.
         dates: How the dates of columns are written, where it is not found by itself: ``{admitted =
             '%d/%m/%Y'}``.

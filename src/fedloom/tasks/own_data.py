@@ -91,6 +91,7 @@ class OwnDataBuilder:
             kind=settings.kind,
             text=settings.text,
             dates=settings.dates,
+            empty_labels=settings.empty_labels,
             seed=settings.seed,
             test_share=settings.test_share,
             valid_share=settings.valid_share,

@@ -197,6 +197,11 @@ class TaskSection:
         Setting("What the targets of your own data are: classes, number, labels or tokens.", "--kind", DATA,
                 usual="what their values show"),
     ] = None  # fmt: skip
+    empty_labels: Annotated[
+        Literal["missing", "none"],
+        Setting("What an empty cell of your labels says: `missing`, so that its row is left out, or `none` of them.",
+                "--empty-labels", DATA),
+    ] = "missing"  # fmt: skip
     text: Annotated[
         TextSpec,
         Setting("The column of your table with sentences, the only input; or `{column = 'review', words = 5000}`.",

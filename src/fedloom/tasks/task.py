@@ -25,7 +25,7 @@ from fedloom.tasks.settings import TaskSection
 from fedloom.tasks.trained_parts import with_trained_parts
 
 OF_OWN_DATA = (
-    *("kind", "target", "client_column", "ignore"),
+    *("kind", "target", "client_column", "ignore", "empty_labels"),
     *("client_from", "file_column", "skip_unreadable", "images", "sounds"),
 )
 """The settings that say how a user's own data are read."""

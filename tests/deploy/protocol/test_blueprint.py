@@ -207,6 +207,21 @@ def test_the_server_set_is_with_the_server_only_and_public_files_are_named_witho
     )
 
 
+def test_balanced_weights_are_numbers_of_the_run_file_whose_labels_no_site_repeats(tmp_path):
+    task = {
+        **DIGITS,
+        "loss": {"name": "cross_entropy", "class_weights": "balanced"},
+        "partition": {"name": "dirichlet", "alpha": 0.5},
+    }
+    made = Blueprint.of(config(task=task), SITES)
+    simulated = task_from_config(config(task=task))
+    assert made.config.task.loss["class_weights"] == simulated.objective.class_weights
+    assert equals_simulation(made)
+    made.save(tmp_path, server=False)
+    site = Blueprint.load(tmp_path).site_task(rehearsal_settings(1), tmp_path)
+    assert site.objective == simulated.objective
+
+
 def test_a_stream_is_refused():
     with pytest.raises(FedloomError, match=r"task\.stream decides which classes clients meet when"):
         Blueprint.of(config(task={"name": "digits", "clients": 3, "stream": {"tasks": 2, "rounds": 1}}), SITES)

@@ -43,7 +43,7 @@ from fedloom.files.atomic_write import write_atomic
 from fedloom.files.formats import SETTINGS
 from fedloom.files.json_text import parse_json
 from fedloom.files.limits import most_json, read_limited
-from fedloom.losses.make_objective import make_objective
+from fedloom.losses.make_objective import fit_to_labels, make_objective
 from fedloom.metrics.make_metrics import with_metrics
 from fedloom.registry.validation import read_toml, validate
 from fedloom.rounds.client_runtime import ClientRuntime
@@ -125,6 +125,9 @@ class Blueprint:
             models = numbered_models(config.task.models, task.architectures)
             config = config.model_copy(update={"task": replace(config.task, models=models)})
             task = task_from_config(config)
+        if (goal := fit_to_labels(config.task.loss, task.federation)) is not config.task.loss:
+            config = config.model_copy(update={"task": replace(config.task, loss=goal)})
+            task = replace(task, made_from={**task.made_from, "loss": goal})
         # Before it is checked as a simulation, whose draws are secret: at sites they are not, and noise is another one.
         plan = planned_run(config, algorithm, task, len(names), selects=len(names) > 1, deployed=True)
         config = with_planned_noise(config, plan)
