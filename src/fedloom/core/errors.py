@@ -25,10 +25,9 @@ class Diverged(Stopped):
 
 
 class StopRun(Exception):  # noqa: N818
-    """Raised by a callback: the run ends after the round that is being played, and can be continued.
+    """Raised by a callback, with the reason: the run ends after the round that is being played, and can be continued.
 
-    Args:
-        reason: Why, as ``history.stopped`` will say.
+    ``history.stopped`` will say the reason.
     """
 
 
