@@ -12,6 +12,7 @@ import textwrap
 import tomllib
 from dataclasses import fields
 from pathlib import Path
+from types import ModuleType
 
 import click
 import pytest
@@ -53,7 +54,8 @@ def commands(page: Path) -> list[str]:
 
 def run_python(page: Path) -> None:
     """Run a page's Python blocks in order, in one namespace, in the current folder."""
-    names = {"__name__": "page"}
+    module = ModuleType("page")  # as a script is a module: what it defines is found by its name
+    sys.modules["page"], names = module, module.__dict__
     for number, text in enumerate(blocks(page, "python"), 1):
         exec(compile(text, f"{page.name}, block {number}", "exec", dont_inherit=True), names)  # noqa: S102
 
