@@ -63,8 +63,9 @@ PARTS: dict[str, dict[str, object]] = {
     "backdoor": {"adversary": {"name": "backdoor", "clients": [1, 2], "size": 1}},
     "signflipping": {"adversary": HOSTILE},
     "alie": {"adversary": {"name": "alie", "clients": [1, 2], "z": 1.0}},
+    "round_schedule": {"local": {"round_schedule": "linear", "round_decay": 0.1}},
 }
-"""Parts that act on clients' updates."""
+"""Parts that act on clients' updates, or on the way to them."""
 ALONE = ("trimmedmean", "cmfl", "federated_dropout", "securesum", "privatesum", "ckks")
 """Parts that are not tried with all others at once: these refuse some of them, and have tests of their own."""
 
@@ -82,7 +83,8 @@ def refusal(method: str, stage: str = NOTHING, *, trains: bool = True, **setting
     start = nullcontext() if trains else mock.patch("fedloom.runs.run.execute", side_effect=Ready)
     try:
         with start:
-            history = fl.run(task, spec, rounds=2, local=work, eval_every=2, **settings)
+            settings["local"] = {**work, **settings.get("local", {})}
+            history = fl.run(task, spec, rounds=2, eval_every=2, **settings)
     except fl.FedloomError as refused:
         return str(refused)
     except Ready:
