@@ -25,8 +25,7 @@ setup: .venv/ready
 
 demo: .venv/runtime
 	rm -rf demo
-	$(BIN)/fedloom compare --task digits --clients 20 --alpha 0.1 --rounds 20 --seeds 3 --workers 2 --out demo \
-	    local fedavg scaffold fedseq fedrep ditto fedavg+fedpredict
+	$(BIN)/fedloom demo --out demo
 
 # Three workers on two cores: those that play deployments mostly wait.
 test: setup

@@ -13,7 +13,7 @@ import torch
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.models import build
-from fedloom.runs.run import run
+from fedloom.runs.run import run_on_task
 from local import BATCH, RATE, federation
 from measure import arguments, line
 
@@ -30,7 +30,7 @@ def main() -> None:
     for _ in range(max(2, options.repeat // 2)):
         for workers in (1, WORKERS):
             wall, cpu = time.perf_counter(), _cpu()
-            history = run(
+            history = run_on_task(
                 task,
                 rounds=4,
                 workers=workers,

@@ -22,7 +22,7 @@ from fedloom.core.local_work import OPTIMIZERS, LocalWork
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
 from fedloom.models import build
-from fedloom.runs.run import run
+from fedloom.runs.run import run_on_task
 from fedloom.training.execution import Execution, cohorts, decide
 from fedloom.training.local_trainer import LocalTrainer
 from measure import Contenders, arguments, best_times, line, show
@@ -135,7 +135,7 @@ def idle(repeat: int, as_json: bool) -> None:
     task = Task("bench", federation(1000, 20, (64,), 10), mlp(64, 32, 10))
     rounds, number = 20, 100
     settings = {"local": LocalWork(steps=0), "selection": {"number": number}, "eval_every": 0}
-    best = best_times({"idle": lambda: run(task, rounds=rounds, **settings)}, repeat)
+    best = best_times({"idle": lambda: run_on_task(task, rounds=rounds, **settings)}, repeat)
     cpu, wall = best["idle"]
     rate = rounds * number / cpu
     line("idle clients, updates per second", "inline", cpu, wall, rate, as_json, 3000.0)
@@ -158,7 +158,9 @@ def overhead(repeat: int, as_json: bool) -> None:
     try:
         for _ in range(repeat):
             spent["training"], cpu, wall = 0.0, time.process_time(), time.perf_counter()
-            run(task, rounds=6, local=LocalWork(lr=RATE, batch_size=BATCH), selection={"number": 10}, eval_every=0)
+            run_on_task(
+                task, rounds=6, local=LocalWork(lr=RATE, batch_size=BATCH), selection={"number": 10}, eval_every=0
+            )
             cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
             best = min(best, (cpu / spent["training"], cpu, wall))
     finally:

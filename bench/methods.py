@@ -14,7 +14,7 @@ import torch
 
 from fedloom.core.task import Task
 from fedloom.models import build
-from fedloom.runs.run import run
+from fedloom.runs.run import run_on_task
 from local import BATCH, RATE, federation
 from measure import arguments, line
 
@@ -57,7 +57,7 @@ def per_step(task: Task, method: str, execution: str) -> tuple[float, float]:
     """CPU and wall seconds per gradient step of two rounds."""
     local = {"epochs": 5, "lr": RATE, "batch_size": BATCH}
     cpu, wall = time.process_time(), time.perf_counter()
-    history = run(task, method, rounds=2, local=local, execution=execution, eval_every=0)
+    history = run_on_task(task, method, rounds=2, local=local, execution=execution, eval_every=0)
     steps = history.total("steps")
     return (time.process_time() - cpu) / steps, (time.perf_counter() - wall) / steps
 

@@ -18,7 +18,7 @@ from fedloom.core.model.architectures import Architectures
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
 from fedloom.models import build
-from fedloom.runs.run import run
+from fedloom.runs.run import run_on_task
 from fedloom.training.local_trainer import LocalTrainer
 from local import BATCH, RATE, federation, mlp
 from measure import arguments, best_times, line, show
@@ -47,7 +47,7 @@ def some_clients(whole: Federation, clients: list[int]) -> Federation:
 def play(tasks: list[Task], method: str) -> None:
     """A short run of each task."""
     for task in tasks:
-        run(task, method, rounds=ROUNDS, local=LocalWork(lr=RATE, batch_size=BATCH), eval_every=0)
+        run_on_task(task, method, rounds=ROUNDS, local=LocalWork(lr=RATE, batch_size=BATCH), eval_every=0)
 
 
 def measure_mixed(options: Namespace) -> None:

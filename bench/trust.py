@@ -21,7 +21,7 @@ from fedloom.core.trainer import TrainingRequest
 from fedloom.models import build
 from fedloom.privacy.sample_privacy import SamplePrivacy
 from fedloom.runs.prepare import prepare
-from fedloom.runs.run import run
+from fedloom.runs.run import run_on_task
 from fedloom.secure.sum_step import SumSession, SumStep
 from fedloom.secure.sums import play_sum
 from fedloom.training.local_trainer import LocalTrainer
@@ -60,8 +60,8 @@ def measure_topk(options: Namespace) -> None:
         settings = {"rounds": 4, "local": LocalWork(lr=RATE, batch_size=BATCH), "eval_every": 0}
         settings |= {"selection": {"number": 10}}
         contenders = {
-            "without": partial(run, task, **settings),
-            "topk": partial(run, task, channel=[fl.TopK(fraction=0.1)], **settings),
+            "without": partial(run_on_task, task, **settings),
+            "topk": partial(run_on_task, task, channel=[fl.TopK(fraction=0.1)], **settings),
         }
         show(f"rounds of {name}", best_times(contenders, options.repeat), options.json, {"topk": 1 / DEARER})
 

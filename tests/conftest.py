@@ -34,6 +34,18 @@ def warnings_of_a_new_process() -> None:
     warn_once.cache_clear()
 
 
+@pytest.fixture(autouse=True)
+def no_pages_of_single_runs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report takes longer than a small run: only tests that ask for ``run_reports`` have them written."""
+    if "run_reports" not in request.fixturenames:
+        monkeypatch.setattr("fedloom.api.run.write_report", lambda *_: None)
+
+
+@pytest.fixture
+def run_reports() -> None:
+    """``fl.run(out=...)`` and ``fl.resume`` write their reports, as they do for users."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests of a group come first: one process does them all, and would be the last to end."""
     items.sort(key=lambda item: item.get_closest_marker("xdist_group") is None)

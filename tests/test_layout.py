@@ -30,6 +30,7 @@ ACROSS_MODULES = {
     "deploy/test_machines.py": "a deployment of the command line's own programs",
     "deploy/test_real.py": "a deployment over real Flower",
     "privacy/test_hidden_draws.py": "whether anything that a private run writes tells who was drawn",
+    "examples/test_notebooks.py": "the notebooks of examples/",
     "reports/test_browser.py": "the script of a report, in a real browser",
     "aggregation/test_named_parts.py": "every aggregator from its name",
     "channel/test_named_parts.py": "every step of the channel from its name",

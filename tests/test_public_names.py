@@ -11,6 +11,7 @@ import pytest
 
 import fedloom
 from fedloom.tasks import flows
+from support.generated import TAKE_SETTINGS
 from support.paths import REPOSITORY
 
 SCRIPT = """\
@@ -31,6 +32,7 @@ import fedloom as fl
 fl.FedProx(nu=1)
 fl.run(fl.task("digits"), fl.FedAvg, rounds="ten")
 fl.FedProxy()
+fl.run(fl.task("digits"), selecton={})
 """
 
 
@@ -56,6 +58,17 @@ def test_types_are_shipped() -> None:
     assert Path(fedloom.__file__).with_name("py.typed").exists()
 
 
+def test_the_linter_holds_settings_against_their_types() -> None:
+    """``make lint`` checks calls that must be errors, with the flag that makes a missing error one."""
+    mypy = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["tool"]["mypy"]
+    assert mypy["strict"]
+    assert "tests/support/typed_calls.py" in mypy["files"]
+    calls = (REPOSITORY / "tests" / "support" / "typed_calls.py").read_text()
+    for name in TAKE_SETTINGS:
+        refused = [line for line in calls.splitlines() if f"fl.{name}(" in line and "type: ignore[call-arg]" in line]
+        assert refused, f"no misspelt setting of fl.{name} is checked"
+
+
 @pytest.mark.slow
 @pytest.mark.exhaustive
 def test_mypy_accepts_a_correct_script_and_rejects_a_wrong_one(tmp_path: Path) -> None:
@@ -68,6 +81,7 @@ def test_mypy_accepts_a_correct_script_and_rejects_a_wrong_one(tmp_path: Path) -
         'wrong.py:3: error: Unexpected keyword argument "nu" for "FedProx"',
         'wrong.py:4: error: Argument "rounds" to "run" has incompatible type "str"; expected "int"',
         'wrong.py:5: error: Module has no attribute "FedProxy"',
+        'wrong.py:6: error: Unexpected keyword argument "selecton" for "run"; did you mean "selection"?',
     ], checked.stdout + checked.stderr
 
 

@@ -27,7 +27,9 @@ SETTINGS = {
 BY_CLASS = {"fedproto", "fedfmrl", "fedharm", "fdfaug", "dsfl", "feddf"}
 IMAGES = {name for name, method in METHODS.items() if Fact.IMAGES in needed_facts(method())}
 """Methods on images, which these samples are not."""
-ALWAYS = GRAPHS | IMAGES
+BATCHNORM = {name for name, method in METHODS.items() if Fact.BATCHNORM in needed_facts(method())}
+"""Methods on BatchNorm, which these models have not."""
+ALWAYS = GRAPHS | IMAGES | BATCHNORM
 REFUSED = {"classes": ALWAYS, "number": ALWAYS | BY_CLASS, "labels": ALWAYS | BY_CLASS}
 REFUSED |= {"numbers": REFUSED["number"], "tokens": REFUSED["labels"] | {"moon", "perfcl"}}
 STAGES = {"fedpredict": set(KINDS), "finetune": set(KINDS), "lastlocalmodel": set(KINDS), "recalibrate": {"classes"}}

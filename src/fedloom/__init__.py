@@ -15,7 +15,7 @@ from fedloom.registry import builtin as _builtin
 __version__ = "0.7.0.dev0"
 
 _WHERE = {
-    "fedloom.runs.run": ("run",),
+    "fedloom.api.run": ("run",),
     "fedloom.api.resume": ("resume",),
     "fedloom.api.compare": ("compare", "Comparison"),
     "fedloom.api.report": ("report",),
@@ -26,6 +26,9 @@ _WHERE = {
     "fedloom.audits.of_run.run_audit": ("audit",),
     "fedloom.audits.of_run.result": ("Audit",),
     "fedloom.runs.results.history": ("History",),
+    "fedloom.runs.callbacks.callback": ("Callback",),
+    "fedloom.runs.callbacks.copy_checkpoints": ("CopyCheckpoints",),
+    "fedloom.rounds.client_work": ("ClientWork",),
     "fedloom.tasks.task": ("task",),
     "fedloom.tasks.own_data": ("task_of",),
     "fedloom.core.task": ("Task",),
@@ -50,6 +53,7 @@ _WHERE = {
     "fedloom.core.pull": ("Affine",),
     "fedloom.core.layout": ("Layout",),
     "fedloom.core.model.adapted_model": ("add_modules",),
+    "fedloom.core.model.low_rank_adapters": ("merge_adapters",),
     "fedloom.aggregation.server_optimizer": ("ServerOptimizer",),
     "fedloom.core.declarations": ("Model", "Update", "Statistic", "Scalar"),
     "fedloom.core.aggregator": ("Aggregator", "AggregationContext"),
@@ -64,7 +68,7 @@ _WHERE = {
     "fedloom.methods.fedharm.block_alignment": ("align_blocks",),
     "fedloom.data.changes.concept_drift": ("with_concept_drift",),
     "fedloom.data.changes.withheld_class": ("with_withheld_class",),
-    "fedloom.core.errors": ("FedloomError", "StoppedWarning"),
+    "fedloom.core.errors": ("FedloomError", "StoppedWarning", "StopRun"),
 }  # fmt: skip
 """The public names that are not parts with a name of their own."""
 _TABLES = (

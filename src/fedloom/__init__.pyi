@@ -41,7 +41,7 @@ from fedloom.attacks.reconstruction.trap_weights import TrapWeights as TrapWeigh
 from fedloom.attacks.sign_flipping import SignFlipping as SignFlipping
 from fedloom.attacks.sybils import Sybils as Sybils
 from fedloom.audits.of_run.result import Audit as Audit
-from fedloom.audits.of_run.run_audit import audit as audit
+from fedloom.audits.of_run.run_audit import Watch
 from fedloom.channel.cmfl import CMFL as CMFL
 from fedloom.channel.downlink import Downlink as Downlink
 from fedloom.channel.halfprecision import HalfPrecision as HalfPrecision
@@ -70,6 +70,7 @@ from fedloom.core.declarations import Statistic as Statistic
 from fedloom.core.declarations import Update as Update
 from fedloom.core.errors import FedloomError as FedloomError
 from fedloom.core.errors import StoppedWarning as StoppedWarning
+from fedloom.core.errors import StopRun as StopRun
 from fedloom.core.facts import Fact as Fact
 from fedloom.core.layout import Layout as Layout
 from fedloom.core.local_work import LocalWork as LocalWork
@@ -79,6 +80,7 @@ from fedloom.core.message import Reply as Reply
 from fedloom.core.message import Wave as Wave
 from fedloom.core.metric import Metric as Metric
 from fedloom.core.model.adapted_model import add_modules as add_modules
+from fedloom.core.model.low_rank_adapters import merge_adapters as merge_adapters
 from fedloom.core.model.sub_models import FederatedDropout as FederatedDropout
 from fedloom.core.objective import CrossEntropy as CrossEntropy
 from fedloom.core.objective import Loss as Loss
@@ -122,6 +124,7 @@ from fedloom.methods.fedavg import FedAvg as FedAvg
 from fedloom.methods.fedavgexit import FedAvgExit as FedAvgExit
 from fedloom.methods.fedavgm import FedAvgM as FedAvgM
 from fedloom.methods.fedbabu import FedBABU as FedBABU
+from fedloom.methods.fedbn import FedBN as FedBN
 from fedloom.methods.feddyn import FedDyn as FedDyn
 from fedloom.methods.fedgala.fedgala import FedGala as FedGala
 from fedloom.methods.fedgala.fedgalap import FedGalaP as FedGalaP
@@ -178,13 +181,16 @@ from fedloom.privacy.private_mean import PrivateMean as PrivateMean
 from fedloom.privacy.private_sum import PrivateSum as PrivateSum
 from fedloom.privacy.sample_privacy import SamplePrivacy as SamplePrivacy
 from fedloom.privacy.svt import SVT as SVT
+from fedloom.rounds.client_work import ClientWork as ClientWork
 from fedloom.rounds.early_stopping import EarlyStopping
+from fedloom.runs.callbacks.callback import Callback as Callback
+from fedloom.runs.callbacks.callback import Observer
+from fedloom.runs.callbacks.copy_checkpoints import CopyCheckpoints as CopyCheckpoints
 from fedloom.runs.plans.advise.advice import Advice as Advice
 from fedloom.runs.plans.advise.halving import Move
 from fedloom.runs.plans.members import TaskOf
 from fedloom.runs.plans.sweep import Sweep as Sweep
 from fedloom.runs.results.history import History as History
-from fedloom.runs.runner import Observer
 from fedloom.secure.homomorphic_sum import CKKS as CKKS
 from fedloom.secure.secure_sum import SecureSum as SecureSum
 from fedloom.selection.oort import Oort as Oort
@@ -195,6 +201,7 @@ from fedloom.selection.rawcs import RAWCS as RAWCS
 from fedloom.tasks.architectures import ModelTable
 from fedloom.tasks.own_data import task_of as task_of
 from fedloom.tasks.settings import (
+    AdapterSpec,
     Columns,
     CommunalSpec,
     DriftSpec,
@@ -217,8 +224,10 @@ def run(
     method: Method = ...,
     *,
     out: str | Path | None = ...,
+    callbacks: Sequence[Observer] = ...,
     observers: Sequence[Observer] = ...,
     track: Sequence[str] = ...,
+    progress: bool | None = ...,
     rounds: int = ...,
     seed: int = ...,
     weight_by: Literal["samples", "steps", "uniform"] = ...,
@@ -233,6 +242,7 @@ def run(
     size_groups: list[int] | None = ...,
     new_clients: int = ...,
     start_from: str | None = ...,
+    start_without: list[str] = ...,
     local: LocalWork | Mapping[str, Any] | None = ...,
     sample_privacy: SamplePrivacy | Mapping[str, Any] | None = ...,
     selection: Any = ...,
@@ -252,9 +262,12 @@ def run(
     Args:
         task: A task, or the name of a task, which is then built with its default settings.
         method: A method's spec (``"fedprox:mu=0.1"``, with prediction stages ``"fedavg+finetune"``), or a method.
-        out: A folder for the run; it must not contain a run yet. Without it, the run stays in memory.
-        observers: Functions that are called with each round's record.
+        out: A folder for the run and its report; it must not contain a run yet. Without it, the run stays in memory.
+        callbacks: What is called while the run works and may stop it: ``fl.Callback`` objects, and functions that get
+            each round's record.
+        observers: More callbacks; the earlier name of the same list.
         track: Trackers that get every metric too: ``tensorboard``, ``mlflow``, ``wandb``.
+        progress: Whether a progress bar with the time left is shown. By default it is in a terminal and in a notebook.
         rounds: The number of rounds.
         seed: The seed of all random choices: same seed, same bytes.
         weight_by: What a client's weight in a mean is proportional to.
@@ -272,6 +285,8 @@ def run(
         new_clients: Clients held out of training; they are only evaluated.
         start_from: Start from the model of a run's folder, of a saved model, or of a .safetensors file. By
             default a random initial model.
+        start_without: Tensors that ``start_from`` leaves as they are, as patterns: ``head.*`` for other
+            classes.
         local: What a client does between receiving a model and answering.
         sample_privacy: Clients train by DP-SGD, which protects each of their samples, also from the server.
         selection: Who takes part in a round, of ``fedloom list selectors``.
@@ -286,7 +301,7 @@ def run(
 
     Returns:
         The history: the config, a record per round, and a row per client. A run that diverged has ``stopped``, and
-        warns with ``fl.StoppedWarning``.
+        warns with ``fl.StoppedWarning``; one that a callback stopped has ``stopped`` too, and can be continued.
     """
 
 def compare(
@@ -296,8 +311,10 @@ def compare(
     seeds: int = ...,
     reach: float | None = ...,
     out: str | Path | None = ...,
+    callbacks: Sequence[Observer] = ...,
     observers: Sequence[Observer] = ...,
     track: Sequence[str] = ...,
+    progress: bool | None = ...,
     rounds: int = ...,
     seed: int = ...,
     weight_by: Literal["samples", "steps", "uniform"] = ...,
@@ -312,6 +329,7 @@ def compare(
     size_groups: list[int] | None = ...,
     new_clients: int = ...,
     start_from: str | None = ...,
+    start_without: list[str] = ...,
     local: LocalWork | Mapping[str, Any] | None = ...,
     sample_privacy: SamplePrivacy | Mapping[str, Any] | None = ...,
     selection: Any = ...,
@@ -336,8 +354,11 @@ def compare(
         reach: A value of the score; the table then also says after how many rounds each method reached it.
         out: A folder for the comparison and its report. The same call continues a stopped comparison. With more
             methods, seeds or rounds it adds them: runs that are there are not repeated.
-        observers: Functions that are called with each round's record.
+        callbacks: What is called while the runs work and may stop each of them, see ``fl.run``; every run has its own
+            shallow copy of a callback.
+        observers: More callbacks; the earlier name of the same list.
         track: Trackers that get every metric too: ``tensorboard``, ``mlflow``, ``wandb``.
+        progress: Whether a progress bar with the time left is shown. By default it is in a terminal and in a notebook.
         rounds: The number of rounds.
         seed: The seed of all random choices: same seed, same bytes.
         weight_by: What a client's weight in a mean is proportional to.
@@ -355,6 +376,8 @@ def compare(
         new_clients: Clients held out of training; they are only evaluated.
         start_from: Start from the model of a run's folder, of a saved model, or of a .safetensors file. By
             default a random initial model.
+        start_without: Tensors that ``start_from`` leaves as they are, as patterns: ``head.*`` for other
+            classes.
         local: What a client does between receiving a model and answering.
         sample_privacy: Clients train by DP-SGD, which protects each of their samples, also from the server.
         selection: Who takes part in a round, of ``fedloom list selectors``.
@@ -390,6 +413,7 @@ def sweep(
     size_groups: list[int] | None = ...,
     new_clients: int = ...,
     start_from: str | None = ...,
+    start_without: list[str] = ...,
     local: LocalWork | Mapping[str, Any] | None = ...,
     sample_privacy: SamplePrivacy | Mapping[str, Any] | None = ...,
     selection: Any = ...,
@@ -433,6 +457,8 @@ def sweep(
         new_clients: Clients held out of training; they are only evaluated.
         start_from: Start from the model of a run's folder, of a saved model, or of a .safetensors file. By
             default a random initial model.
+        start_without: Tensors that ``start_from`` leaves as they are, as patterns: ``head.*`` for other
+            classes.
         local: What a client does between receiving a model and answering.
         sample_privacy: Clients train by DP-SGD, which protects each of their samples, also from the server.
         selection: Who takes part in a round, of ``fedloom list selectors``.
@@ -467,6 +493,7 @@ def advise(
     size_groups: list[int] | None = ...,
     new_clients: int = ...,
     start_from: str | None = ...,
+    start_without: list[str] = ...,
     local: LocalWork | Mapping[str, Any] | None = ...,
     sample_privacy: SamplePrivacy | Mapping[str, Any] | None = ...,
     selection: Any = ...,
@@ -504,6 +531,8 @@ def advise(
         new_clients: Clients held out of training; they are only evaluated.
         start_from: Start from the model of a run's folder, of a saved model, or of a .safetensors file. By
             default a random initial model.
+        start_without: Tensors that ``start_from`` leaves as they are, as patterns: ``head.*`` for other
+            classes.
         local: What a client does between receiving a model and answering.
         sample_privacy: Clients train by DP-SGD, which protects each of their samples, also from the server.
         selection: Who takes part in a round, of ``fedloom list selectors``.
@@ -521,8 +550,10 @@ def resume(
     *,
     task: Task | TaskOf | None = ...,
     method: Algorithm | None = ...,
+    callbacks: Sequence[Observer] = ...,
     observers: Sequence[Observer] = ...,
     track: Sequence[str] = ...,
+    progress: bool | None = ...,
     trust: bool = ...,
     rounds: int | None = ...,
     from_round: int | None = ...,
@@ -541,8 +572,11 @@ def resume(
         task: The task, if it is a Python object that the folder cannot name.
         method: The run's method, if it is a Python object. A comparison of Python objects is continued by the call
             that started it.
-        observers: Functions that are called with the record of each round, including the rounds before the stop.
+        callbacks: What is called while the run works and may stop it, see ``fl.run``. Each gets the records of the
+            rounds before the stop too.
+        observers: More callbacks; the earlier name of the same list.
         track: Trackers that get every metric too: ``tensorboard``, ``mlflow``, ``wandb``.
+        progress: Whether a progress bar with the time left is shown. By default it is in a terminal and in a notebook.
         trust: Whether code that the folder names may run although it has changed since the start, or you have started
             no run with it on this machine.
         rounds: More rounds than it was started with, to continue further.
@@ -551,6 +585,79 @@ def resume(
         workers: Worker processes; they never change a result.
         engine: For a run: another engine; it never changes a result.
         ray_address: For a run: the host:port of another Ray cluster, or auto.
+    """
+
+def audit(
+    task: Task | str,
+    method: Method = ...,
+    *,
+    minutes: float = ...,
+    defences: Sequence[str] | None = ...,
+    out: str | Path | None = ...,
+    watch: Watch = ...,
+    rounds: int = ...,
+    seed: int = ...,
+    weight_by: Literal["samples", "steps", "uniform"] = ...,
+    execution: str = ...,
+    workers: int = ...,
+    engine: str = ...,
+    ray_address: str | None = ...,
+    eval_every: int = ...,
+    eval_clients: int | None = ...,
+    clients_on_global: bool = ...,
+    checkpoint_every: int = ...,
+    size_groups: list[int] | None = ...,
+    new_clients: int = ...,
+    start_from: str | None = ...,
+    start_without: list[str] = ...,
+    local: LocalWork | Mapping[str, Any] | None = ...,
+    sample_privacy: SamplePrivacy | Mapping[str, Any] | None = ...,
+    selection: Any = ...,
+    aggregation: Any = ...,
+    server_optimizer: ServerOptimizer | Mapping[str, Any] | None = ...,
+    channel: list[Any] = ...,
+    downlink: Downlink | Mapping[str, Any] | None = ...,
+    federated_dropout: FederatedDropout | Mapping[str, Any] | None = ...,
+    prediction: list[Any] = ...,
+) -> Audit:
+    """Attack a run with everything that applies, with and without defences, and say what leaked and what broke.
+
+    Args:
+        task: A task, or the name of one with its usual settings.
+        method: A method's spec, or a method.
+        minutes: How long it may take.
+        defences: What the run is protected with, one after the other, as ``--set`` takes it:
+            ``["aggregation=median", "channel=securesum"]``. By default a robust rule, a secure sum, and noise.
+        out: A folder, which gets ``audit.html`` and ``audit.json``. The same call continues a stopped audit.
+        watch: A function that is called before each attack.
+        rounds: The number of rounds.
+        seed: The seed of all random choices: same seed, same bytes.
+        weight_by: What a client's weight in a mean is proportional to.
+        execution: How a cohort trains, of ``fedloom list executions``.
+        workers: Worker processes; they never change a result.
+        engine: Where clients train: auto, or one of ``fedloom list engines``; it never changes a result.
+        ray_address: The host:port of a Ray cluster, or auto for the one of this machine. By default a local Ray
+            is started.
+        eval_every: Evaluate every n rounds; 0 is never.
+        eval_clients: How many clients are evaluated, drawn once. By default all.
+        clients_on_global: Whether the clients' own models are also measured on the global test set.
+        checkpoint_every: Write a checkpoint every n rounds.
+        size_groups: Numbers of training samples at which clients are divided into groups for reports. By
+            default terciles.
+        new_clients: Clients held out of training; they are only evaluated.
+        start_from: Start from the model of a run's folder, of a saved model, or of a .safetensors file. By
+            default a random initial model.
+        start_without: Tensors that ``start_from`` leaves as they are, as patterns: ``head.*`` for other
+            classes.
+        local: What a client does between receiving a model and answering.
+        sample_privacy: Clients train by DP-SGD, which protects each of their samples, also from the server.
+        selection: Who takes part in a round, of ``fedloom list selectors``.
+        aggregation: How replies become one, of ``fedloom list aggregators``; several in a list act in turn.
+        server_optimizer: How the server uses the mean of the replies.
+        channel: What is done to updates on their way to the server, in order: ``fedloom list channels``.
+        downlink: How models go down to clients. By default as they are.
+        federated_dropout: Clients train sub-models, some units of every hidden layer.
+        prediction: Stages between training and prediction, in order: ``fedloom list stages``.
     """
 
 def task(
@@ -579,11 +686,14 @@ def task(
     model: ModelSpec = ...,
     model_options: Mapping[str, Any] = ...,
     models: ModelTable = ...,
+    frozen: Columns = ...,
+    adapters: AdapterSpec = ...,
     augment: bool = ...,
     withhold: WithholdSpec = ...,
     drift: DriftSpec = ...,
     options: Mapping[str, Any] = ...,
     kind: Literal["classes", "number", "labels", "tokens"] | None = ...,
+    empty_labels: Literal["missing", "none"] = ...,
     text: TextSpec = ...,
     dates: Mapping[str, str] | None = ...,
     sequences: SequencesSpec = ...,
@@ -621,6 +731,9 @@ def task(
         model: A model of ``fedloom list models``, or your own: net.py:Net. By default the task's own model.
         model_options: Options of the model.
         models: The clients' models, where they differ, and who has which; ``model`` is then the server's.
+        frozen: Parameters that keep their initial weights and never travel, as patterns over their names:
+            ``body.*``.
+        adapters: Low-rank adapters of linear layers, which alone train and travel, for instance ``{rank = 4}``.
         augment: Whether training images are shifted and mirrored at random.
         withhold: A class that some clients lack in their training data, for instance ``{label = 3, clients =
             2}``.
@@ -628,6 +741,8 @@ def task(
         options: Settings that only this kind of task has.
         kind: What the targets of your own data are: classes, number, labels or tokens. By default what their
             values show.
+        empty_labels: What an empty cell of your labels says: ``missing``, so that its row is left out, or
+            ``none`` of them.
         text: The column of your table with sentences, the only input; or ``{column = 'review', words = 5000}``.
         dates: How the dates of columns are written, where it is not found by itself: ``{admitted =
             '%d/%m/%Y'}``.

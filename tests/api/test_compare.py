@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import html
 import pickle
 
 import pytest
@@ -168,3 +169,16 @@ def test_its_figure_names_the_methods(at_once, tmp_path):
     figure = at_once.plot(tmp_path / "c.svg", axis="steps")
     assert "fedprox:mu=0.1" in (tmp_path / "c.svg").read_text()
     assert len(figure.axes) == 2
+
+
+def test_a_notebook_and_a_paper_get_the_table_of_a_comparison():
+    found = fl.compare(digits(), ["fedavg", "local"], rounds=1)
+    page = found._repr_html_()
+    assert html.escape(found.verdict) in page
+    for text in (page, found.to_markdown(), found.to_latex()):
+        assert all(name in text for name in ("fedavg", "local", "baseline: majority"))
+    pandas = pytest.importorskip("pandas", reason="pandas is not installed (the extra 'frame')")
+    frame = found.frame()
+    assert isinstance(frame, pandas.DataFrame)
+    assert frame["method"].tolist()[:2] == ["fedavg", "local"]
+    assert frame["client_accuracy"].tolist() == [row["client_accuracy"] for row in (*found.rows, *found.baselines)]

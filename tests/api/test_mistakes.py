@@ -41,7 +41,12 @@ RUN = {
     "a federation": ({"task": federation([9, 9])}, "give a task"),
     "a number as folder": ({"out": 3}, "out=3: give a path."),
     "an observer alone": ({"observers": print}, "give a list, for instance observers=[print]."),
-    "an observer that cannot be called": ({"observers": [3]}, "observers=3: an observer is a function"),
+    "an observer that cannot be called": (
+        {"observers": [3]},
+        "observers=3: an observer is an fl.Callback, or a function",
+    ),
+    "a callback alone": ({"callbacks": print}, "give a list, for instance callbacks=[print]."),
+    "a class of callbacks": ({"callbacks": [fl.CopyCheckpoints]}, "give an object, for instance CopyCheckpoints()"),
     "a tracker alone": ({"track": "mlflow"}, "track='mlflow': give a list, for instance track=['tensorboard']."),
 }
 COMPARE = {

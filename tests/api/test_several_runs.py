@@ -24,6 +24,12 @@ def test_settings_that_differ_are_in_the_labels():
     assert runs_by_label([slow, fast, again]) == {"fedavg local.lr=0.1": [slow, again], "fedavg local.lr=1.0": [fast]}
 
 
+def test_runs_on_the_data_of_another_seed_are_together_too():
+    """In a comparison on one task, the config of the first seed does not repeat the seed of its data."""
+    runs = [run(0, task={"name": "digits"}), run(1, task={"name": "digits", "seed": 0})]
+    assert runs_by_label({"fedavg": runs}) == {"fedavg": runs}
+
+
 def test_a_mapping_keeps_its_labels():
     runs = {"mine": [run()], "yours": [run(rounds=3), run(seed=1, rounds=3)]}
     assert runs_by_label(runs) == runs

@@ -78,7 +78,7 @@ def test_your_own_data_are_advised_on(fedloom, tmp_path):
     (tmp_path / "own.csv").write_text("age,dose,outcome,hospital\n" + rows)
     own = ["--data", "own.csv", "--target", "outcome", "--client-column", "hospital", "--methods", "fedavg"]
     values = json.loads(fedloom("advise", *own, "--rounds", "2", "--minutes", "20", "--out", "a", "--json").stdout)
-    assert values["task"] == "own"
+    assert values["task"] == "own.csv"
     assert sum(pick["clients"] for pick in values["groups"]) == values["overall"]["clients"] == 3
 
 

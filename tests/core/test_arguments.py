@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedloom.core.arguments import list_from, observer_list, path_from, real_number, whole_number
+from fedloom.core.arguments import list_from, path_from, real_number, whole_number
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task, check_task
 from support.synthetic import federation, mlp
@@ -20,7 +20,6 @@ def test_what_fits_is_taken() -> None:
     assert (real_number("alpha", 1), real_number("alpha", np.float32(0.5))) == (1.0, 0.5)
     assert path_from("out", "runs") == Path("runs") == path_from("out", Path("runs"))
     assert list_from("track", ("a", "b"), "'a'") == ["a", "b"]
-    assert observer_list([print]) == [print]
 
 
 @pytest.mark.parametrize(
@@ -33,7 +32,6 @@ def test_what_fits_is_taken() -> None:
         (lambda: path_from("out", 3), "out=3: give a path."),
         (lambda: path_from("out", ""), "out='': it is empty: name a path."),
         (lambda: list_from("track", "a", "'a'"), "track='a': give a list, for instance track=['a']."),
-        (lambda: observer_list([3]), "observers=3: an observer is a function that takes the record of a round."),
         (
             lambda: check_task(None),
             "task=None: give a task: fl.task(name), or fl.task_of(fl.read(data)) of your own data.",

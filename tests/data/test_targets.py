@@ -117,3 +117,47 @@ def test_several_floats_per_sample_are_numbers_and_each_has_its_own_units():
 def test_several_numbers_that_cannot_be_learnt_are_refused(values, kind, sentence):
     with pytest.raises(FedloomError, match=sentence):
         read_targets(values, kind, None, "data")
+
+
+LISTS = [["cough", "fever"], [], ["fever"], None]
+CELLS = ["cough|fever", "", "fever", ""]
+
+
+@pytest.mark.parametrize("y", [LISTS, CELLS, np.array(CELLS)], ids=["lists", "cells", "array"])
+def test_an_empty_list_of_labels_is_missing_or_none_of_them_as_asked(y):
+    x, client = np.eye(8), np.arange(8) % 2
+    y = [*y, *y]
+    with pytest.raises(FedloomError, match="label of row 2 is missing"):
+        from_arrays(x, y, client)
+    federation = from_arrays(x, y, client, empty_labels="none")
+    assert list(federation.class_names) == ["cough", "fever"]
+    assert federation.columns["y"].tolist() == 2 * [[1, 1], [0, 0], [0, 1], [0, 0]]
+    assert "4 rows have none of them" in federation.notes[0]
+
+
+@pytest.mark.parametrize("lists", [[["b"], ["a"], ["a", "b"]], [["a", "b"], ["b", "c"], ["c", "a"]]])
+def test_lists_of_names_are_labels(lists):
+    federation = from_arrays(np.eye(6), [*lists, *lists], np.arange(6) % 2)
+    names = federation.class_names
+    found = [{names[place] for place in np.flatnonzero(row)} for row in federation.columns["y"].tolist()]
+    assert found == 2 * [set(names) for names in lists]
+
+
+@pytest.mark.parametrize(
+    ("y", "kind", "said"),
+    [
+        (["a|b", "", "a", "b"], "classes", "empty_labels=none is for lists of labels such as fever|cough, but kind is"),
+        (np.eye(4, dtype=int), None, "but here a target has 4 columns"),
+        (["", "", "", ""], None, "y has no label in any row: there is nothing to learn"),
+        ([["a|b"], [], ["a"], ["b"]], None, "the label 'a|b' has a '|', which separates labels: rename it"),
+    ],
+)
+def test_what_no_empty_labels_can_be_of_is_refused(y, kind, said):
+    with pytest.raises(FedloomError) as error:
+        from_arrays(np.eye(4), y, [0, 1, 0, 1], kind=kind, empty_labels="none")
+    assert said in str(error.value)
+
+
+def test_another_word_for_empty_labels_is_refused():
+    with pytest.raises(FedloomError, match="empty_labels='nothing': it must be 'missing' or 'none'"):
+        from_arrays(np.eye(4), CELLS, [0, 1, 0, 1], empty_labels="nothing")

@@ -60,6 +60,104 @@ def test_a_site_makes_the_same_inputs_of_its_rows_and_changes_no_median(messy, t
     assert torch.equal(samples.columns["x"], federation.columns["x"][[kept.index(place) for place in own]])
 
 
+# -- a table in pieces
+
+
+def split_into_pieces(path: Path, folder: Path) -> Path:
+    """A table's rows in files of 4, the last with fewer, named so that their order is not that of the alphabet."""
+    header, *rows = [line for line in path.read_text().splitlines() if line]
+    folder.mkdir()
+    for number, start in enumerate(range(0, len(rows), 4), start=1):
+        (folder / f"{number}.csv").write_text("\n".join([header, *rows[start : start + 4]]))
+    (folder / ".~lock.csv").write_text("not a table")
+    return folder
+
+
+def test_a_folder_of_pieces_is_the_table_at_a_site_and_in_new_samples(messy, tmp_path: Path) -> None:
+    path, _, saved = messy
+    pieces = split_into_pieces(path, tmp_path / "pieces")
+    assert len(list(pieces.glob("[0-9]*.csv"))) > 2
+    columns = TableColumns("days", "site")
+    at_site, whole = (read_under_schema(one, saved.schema, columns).columns for one in (pieces, path))
+    assert torch.equal(at_site["x"], whole["x"])
+    assert torch.equal(at_site["y"], whole["y"])
+    new, known = read_new_samples([pieces], saved), read_new_samples([path], saved)
+    assert torch.equal(saved.predict(new.inputs), saved.predict(known.inputs))
+    assert torch.equal(new.targets, known.targets)
+
+
+def test_a_folder_of_parquet_pieces_is_the_table_at_a_site(tmp_path: Path) -> None:
+    (tmp_path / "pieces").mkdir()
+    for number, rows in enumerate((40, 12)):
+        write_patients_as_lists(tmp_path / "pieces" / f"{number}.parquet", rows)
+    task = fl.task("own", path=str(tmp_path / "pieces"), target="symptoms", client_column="site", empty_labels="none")
+    fl.run(task, rounds=1, out=tmp_path / "run")
+    schema, columns = model_at(tmp_path / "run").schema, TableColumns("symptoms", "site", empty_labels="none")
+    at_site = read_under_schema(tmp_path / "pieces", schema, columns).columns
+    assert all(torch.equal(at_site[name], task.federation.columns[name]) for name in ("x", "y"))
+
+
+def test_a_folder_without_a_table_and_pieces_that_differ_are_refused(messy, tmp_path: Path) -> None:
+    path, _, saved = messy
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FedloomError, match=r"empty is not a table.*or a folder with its pieces"):
+        read_under_schema(tmp_path / "empty", saved.schema, TableColumns("days", "site"))
+    pieces = split_into_pieces(path, tmp_path / "pieces")
+    (pieces / "2.csv").write_text("days\n3\n")
+    with pytest.raises(FedloomError, match=r"1.csv and 2.csv differ in the column"):
+        read_under_schema(pieces, saved.schema, TableColumns("days", "site"))
+
+
+# -- labels of which a row may have none
+
+
+SYMPTOMS = ("cough|fever", "", "fever", "rash|cough")
+
+
+def write_patients(path: Path, rows: int = 40) -> Path:
+    cells = [f"{n % 7},{(n * n) % 5},{SYMPTOMS[n % 4]},{'north' if n % 3 else 'south'}" for n in range(rows)]
+    path.write_text("\n".join(["pulse,weight,symptoms,site", *cells]))
+    return path
+
+
+def write_patients_as_lists(path: Path, rows: int = 40) -> Path:
+    arrow = pytest.importorskip("pyarrow", reason="parquet needs pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    lists = [[name for name in SYMPTOMS[n % 4].split("|") if name] for n in range(rows)]
+    columns = {"pulse": [n % 7 for n in range(rows)], "weight": [(n * n) % 5 for n in range(rows)], "symptoms": lists}
+    sites = ["north" if n % 3 else "south" for n in range(rows)]
+    parquet.write_table(arrow.table({**columns, "site": sites}), path)
+    return path
+
+
+@pytest.mark.parametrize(("name", "write"), [("a.csv", write_patients), ("a.parquet", write_patients_as_lists)])
+def test_an_empty_cell_is_none_of_the_labels_in_a_run_at_a_site_and_in_new_samples(name, write, tmp_path, caplog):
+    path = write(tmp_path / name)
+    settings = {"path": str(path), "target": "symptoms", "client_column": "site"}
+    task = fl.task("own", **settings, empty_labels="none")
+    expected = 10 * [[1, 1, 0], [0, 0, 0], [0, 1, 0], [1, 0, 1]]
+    assert task.federation.columns["y"].tolist() == expected
+    assert any("10 rows have none of them" in note for note in task.federation.notes)
+    without = fl.task("own", **settings, kind="labels").federation
+    assert len(without.columns["y"]) == 30
+    assert any("--empty-labels none keeps them" in note for note in without.notes)
+    fl.run(task, rounds=1, out=tmp_path / "run")
+    saved = model_at(tmp_path / "run")
+    columns = TableColumns("symptoms", "site", empty_labels="none")
+    assert read_under_schema(path, saved.schema, columns).columns["y"].tolist() == expected
+    assert "of the labels, 10 rows have none of them" in caplog.text
+    new = read_new_samples([path], saved)
+    assert (new.labelled.all(), new.targets.tolist()) == (True, expected)
+
+
+def test_new_rows_whose_labels_are_all_empty_have_no_labels_to_score(tmp_path):
+    path = write_patients(tmp_path / "a.csv")
+    task = fl.task("own", path=str(path), target="symptoms", client_column="site", empty_labels="none")
+    fl.run(task, rounds=1, out=tmp_path / "run")
+    (tmp_path / "new.csv").write_text("pulse,weight,symptoms,site\n1,2,,north\n2,3,,north\n")
+    assert not read_new_samples([tmp_path / "new.csv"], model_at(tmp_path / "run")).labelled.any()
+
+
 # -- images and sounds
 
 

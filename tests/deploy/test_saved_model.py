@@ -22,6 +22,7 @@ from fedloom.deploy.model_folder import About, save_model
 from fedloom.deploy.protocol.blueprint import Blueprint
 from fedloom.deploy.saved_model import load_model, model_at
 from fedloom.deploy.settings import SiteData, SiteSettings, to_toml
+from fedloom.runs.start_model import with_start
 from fedloom.tasks.graphs.read import save_graph
 from support import small_graphs, small_tables
 
@@ -83,6 +84,20 @@ def test_a_saved_model_answers_as_the_tasks_own_model(blueprint: Blueprint, tmp_
     assert loaded.labels == ("sick", "well") == tuple(task.federation.class_names)
     about = loaded.about
     assert (about.client, about.method, about.round) == ("north", "fedrep", 2)
+
+
+@pytest.mark.parametrize("trained", [{"frozen": ["1.*"]}, {"adapters": {"rank": 2}}], ids=["frozen", "adapters"])
+def test_a_site_saves_and_reads_a_model_of_which_a_part_trains(trained: dict[str, Any], tmp_path: Path) -> None:
+    path = small_tables.write_patients(tmp_path / "patients.csv")
+    made = Blueprint.of(small_tables.config_of(path, "fedavg", **trained), small_tables.HOSPITALS)
+    save(tmp_path / "model", made)
+    task = task_from_config(made.config)
+    task.layout.fill(task.model, row_of(made))
+    with torch.no_grad():
+        expected = task.model.eval()(task.inputs(torch.arange(60)))
+    torch.testing.assert_close(load_model(tmp_path / "model").outputs(task.federation.columns["x"]), expected)
+    started = with_start(task_from_config(made.config), str(tmp_path / "model")).model.state_dict()
+    assert all(torch.equal(started[name], tensor) for name, tensor in task.model.state_dict().items())
 
 
 def test_batches_do_not_change_an_answer(blueprint: Blueprint, tmp_path: Path) -> None:

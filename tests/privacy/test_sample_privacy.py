@@ -173,7 +173,7 @@ def _promises(name):
         return False
 
 
-TRAIN_ONLY = [name for name in METHODS if _promises(name)]
+TRAIN_ONLY = [name for name in METHODS if _promises(name) and name != "fedbn"]  # no noise per sample with BatchNorm
 
 
 @pytest.mark.parametrize("name", TRAIN_ONLY)

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from fedloom.reports.run_page import write_report
+from fedloom.runs.results.significance import race
+from fedloom.runs.results.summaries import GLOBAL, values_by_seed
 from support.browser import MARKS, chromium, page_without_trouble
 from support.histories import history
 
@@ -129,7 +133,7 @@ def test_clients_are_sorted_found_and_opened(page: Any) -> None:
     playwright.expect(names).to_have_count(1)
 
 
-@pytest.mark.parametrize("button", ["#curves-png", "figure[data-name=spread-0] .save"])
+@pytest.mark.parametrize("button", ["#curves-png", "figure[data-name=spread-0] .png"])
 def test_charts_and_figures_are_saved_as_pictures(page: Any, button: str) -> None:
     from PIL import Image
 
@@ -165,6 +169,89 @@ def test_without_a_script_the_figures_are_there(browser: Any, report: Path) -> N
     playwright.expect(opened.locator("#metric")).to_be_hidden()
     playwright.expect(opened.locator("#confusion")).to_be_visible()
     context.close()
+
+
+@pytest.fixture(scope="module")
+def folder_of_runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[Any]]]:
+    """The report of twelve runs: two methods, two learning rates, three seeds, whose last values are made up."""
+    generator = np.random.default_rng(7)
+    runs: dict[str, list[Any]] = {"fedavg": [], "scaffold": []}
+    for name, several in runs.items():
+        for rate in (0.1, 0.3):
+            for seed in range(3):
+                last = 0.5 + 0.1 * (name == "scaffold") + rate / 10 + 0.05 * seed + 0.02 * generator.random()
+                run = history([0.1, 0.4, last])
+                run.config |= {"seed": seed, "task": {"name": "own", "path": "data/stays.csv"}, "local": {"lr": rate}}
+                several.append(run)
+    return write_report(runs, tmp_path_factory.mktemp("runs") / "report.html"), runs
+
+
+def test_runs_are_filtered_by_the_settings_in_which_they_differ_and_sorted(browser: Any, folder_of_runs: Any) -> None:
+    report, _ = folder_of_runs
+    with page_without_trouble(browser, report.as_uri()) as page:
+        chips, rows = page.locator("#methods button"), page.locator("#run-table tbody tr")
+        names = ["fedavg, local.lr=0.1", "fedavg, local.lr=0.3", "scaffold, local.lr=0.1", "scaffold, local.lr=0.3"]
+        playwright.expect(chips).to_have_text(names)
+        page.locator("#split").select_option(label="a line per run")
+        playwright.expect(chips).to_have_count(12)
+        page.locator("#split").select_option(label="a line per method")
+        playwright.expect(page.locator("#chart-note")).to_contain_text("Mean of up to 6 runs")
+        page.locator("[data-column='local.lr']").select_option("0.3")
+        page.locator("[data-column=seed]").select_option("2")
+        playwright.expect(rows).to_have_count(2)
+        playwright.expect(chips).to_have_text(["fedavg", "scaffold"])
+        value = page.locator("#run-table thead button", has_text="Value at the end")
+        value.click()
+        playwright.expect(rows.first).to_contain_text("fedavg")
+        page.locator("#run-table thead button", has_text="Value at the end").click()
+        playwright.expect(rows.first).to_contain_text("scaffold")
+        rows.first.locator("input").uncheck()
+        playwright.expect(chips).to_have_text(["fedavg"])
+        playwright.expect(page.locator("h1")).to_have_text("fedavg, scaffold on stays.csv")
+
+
+def test_the_difference_of_two_lines_has_the_interval_that_python_gives_it(browser: Any, folder_of_runs: Any) -> None:
+    report, runs = folder_of_runs
+    scores = {
+        name: values_by_seed([run for run in several if run.config["local"]["lr"] == 0.1], GLOBAL, float)
+        for name, several in runs.items()
+    }
+    [lead] = race(scores).leads
+    with page_without_trouble(browser, report.as_uri()) as page:
+        page.locator("#metric").select_option(label="Accuracy, shared model on the global test set")
+        page.locator("#first").select_option(label="scaffold, local.lr=0.1")
+        page.locator("#second").select_option(label="fedavg, local.lr=0.1")
+        said = page.locator("#difference")
+        playwright.expect(said).to_contain_text("(paired over 3 seeds)")
+        found = [float(said.get_attribute(f"data-{end}")) for end in ("gap", "low", "high")]
+        assert found == pytest.approx([lead.gap, lead.low, lead.high], abs=2e-6)  # the page has six digits
+        playwright.expect(said).to_contain_text(f"+{100 * lead.gap:.1f} points")
+        page.locator("[data-column=seed]").select_option("1")
+        playwright.expect(said).to_contain_text("in the one seed that both have: no interval")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_figures_are_saved_as_svg_and_printed_one_per_page_in_the_colours_of_paper(
+    browser: Any, folder_of_runs: Any, scheme: str
+) -> None:
+    report, _ = folder_of_runs
+    with page_without_trouble(browser, report.as_uri(), color_scheme=scheme) as page:
+        for button in ("#curves-svg", "#gap-svg", "figure[data-name=spread-0] .svg"):
+            if button.startswith("figure"):
+                page.locator("figure[data-name=spread-0]").hover()
+            with page.expect_download() as waiting:
+                page.locator(button).click()
+            drawing = Path(waiting.value.path()).read_text()
+            ElementTree.fromstring(drawing)  # noqa: S314  our own
+            assert "var(" not in drawing
+            assert "#1b1f24" in drawing  # ink on paper
+        page.evaluate("window.print = () => {}")
+        page.locator("#all-pdf").click()
+        figures = page.locator("#sheets svg").count()
+        pages = page.pdf(prefer_css_page_size=True)
+        assert len(re.findall(rb"/Type\s*/Page\b", pages)) == figures > 3
+        page.evaluate("dispatchEvent(new Event('afterprint'))")
+        playwright.expect(page.locator("#sheets")).to_have_count(0)
 
 
 def test_names_are_text_whatever_they_contain(page: Any) -> None:

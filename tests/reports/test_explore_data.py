@@ -13,21 +13,33 @@ from fedloom.runs.results.summaries import CLIENTS, GLOBAL
 from support.histories import history
 
 
-def test_a_curve_is_the_mean_over_seeds_with_its_sample_deviation() -> None:
-    data = explore_data({"fedavg": [history([0.1, 0.6]), history([0.1, 0.8])]})
-    shared = next(metric for metric in data["metrics"] if "shared model" in metric["title"])
-    assert shared["lines"] == [{"rounds": [0, 1], "mean": [0.1, 0.7], "std": [0.0, 0.141421]}]  # sqrt(0.02)
-    assert shared["share"] is True
-
-
-def test_one_seed_has_no_spread_and_a_method_without_the_metric_has_no_line() -> None:
+def test_every_run_has_its_curve_and_one_without_the_metric_has_none() -> None:
     bare = history([0.1, 0.6])
     for record in bare.records:
         record["metrics"].pop(GLOBAL)
-    data = explore_data({"local": [bare], "fedavg": [history([0.1, 0.6])]})
+    data = explore_data({"local": [bare], "fedavg": [history([0.1, 0.6]), history([0.1, 0.8])]})
     shared = next(metric for metric in data["metrics"] if "shared model" in metric["title"])
-    assert shared["lines"][0] is None
-    assert shared["lines"][1]["std"] is None
+    assert shared["lines"] == [None, {"rounds": [0, 1], "values": [0.1, 0.6]}, {"rounds": [0, 1], "values": [0.1, 0.8]}]
+    assert shared["share"] is True
+    assert [run["method"] for run in data["runs"]] == [0, 1, 1]
+
+
+def test_runs_are_told_apart_by_the_settings_in_which_they_differ() -> None:
+    runs = [history([0.1, 0.6]) for _ in range(3)]
+    for run, rate, steps in zip(runs, (0.1, 0.1, 0.3), ([], [], [{"name": "quantize", "bits": 8}]), strict=True):
+        run.config |= {"seed": 4, "rounds": 2, "local": {"lr": rate, "clip": None}, "channel": steps}
+    data = explore_data({"fedavg": runs[:1], "scaffold": runs[1:]})
+    assert data["columns"] == ["method", "seed", "channel", "local.lr"]
+    assert [run["columns"] for run in data["runs"]] == [
+        ["fedavg", "4", "–", "0.1"],
+        ["scaffold", "4", "–", "0.1"],
+        ["scaffold", "4", "quantize:bits=8", "0.3"],
+    ]
+
+
+def test_the_page_has_students_quantiles_for_as_many_seeds_as_it_has_runs() -> None:
+    quantiles = explore_data({"a": [history([0.1])], "b": [history([0.1]), history([0.1])]})["quantiles"]
+    assert quantiles == [None, pytest.approx(12.7062, abs=1e-4), pytest.approx(4.30265, abs=1e-5), pytest.approx(3.18245, abs=1e-5)]  # fmt: skip # noqa: E501
 
 
 def test_loss_is_shown_where_it_was_measured() -> None:
@@ -36,7 +48,7 @@ def test_loss_is_shown_where_it_was_measured() -> None:
     for record in run.records:
         record["metrics"]["client_model/own_test/loss/mean"] = 2.5
     loss = next(metric for metric in explore_data({"a": [run]})["metrics"] if metric["unit"] == "loss")
-    assert loss["lines"][0]["mean"] == [2.5, 2.5]
+    assert loss["lines"][0]["values"] == [2.5, 2.5]
     assert loss["share"] is False
 
 
@@ -80,6 +92,6 @@ def test_the_text_is_json_without_a_tag_or_a_number_that_is_none() -> None:
     assert data["methods"][0]["name"] == "</script>"
     assert data["seeds"][0]["rows"][0]["name"] == "</script><b>\u2028"
     mean = next(metric for metric in data["metrics"] if metric["title"].startswith("Accuracy, clients"))["lines"][0]
-    assert np.isfinite(mean["mean"]).all()
+    assert np.isfinite(mean["values"]).all()
     assert mean["rounds"] == [0, 2]
     assert CLIENTS not in text

@@ -11,11 +11,11 @@ import torch
 import fedloom as fl
 from fedloom.cli.app import app
 from fedloom.cli.terminal.live import LiveTable, planned_score
-from fedloom.cli.terminal.progress import headline
 from fedloom.reports.run_page import report_page
 from fedloom.reports.summary_table import summary
 from fedloom.reports.verdict import verdict
 from fedloom.rounds.score import ACCURACY, Score, metric_notes, score_of, scores_of
+from fedloom.runs.callbacks.progress import headline
 from fedloom.runs.plans.compare import make_plan
 from fedloom.runs.results.history import History
 from support.command_line import json_output, output

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import torch
+from torch import nn
 
 from fedloom.conformance.overlapping_task import overlapping_task
 from fedloom.core.facts import Fact, needed_facts
@@ -37,6 +38,8 @@ def task_for(method: str) -> tuple[Task, dict[str, object]]:
     """The task on which a method is tried, and the local work there."""
     if Fact.GRAPHS in needed_facts(METHODS[method]()):
         return GRAPHS, {"batch_size": 0, "lr": 0.05}
+    if Fact.BATCHNORM in needed_facts(METHODS[method]()):
+        return NORMED, {"batch_size": 8, "lr": 0.05}
     return IMAGES if Fact.IMAGES in needed_facts(METHODS[method]()) else TASK, {"batch_size": 8, "lr": 0.05}
 
 
@@ -57,6 +60,13 @@ def as_images(task: Task) -> Task:
     return replace(task, federation=replace(made, columns=columns, server=torch.arange(5, 150, 10), server_classes=3))
 
 
+def with_batchnorm(task: Task) -> Task:
+    """The same task with a BatchNorm layer before the activation."""
+    flat, first, *others = task.model.children()
+    return replace(task, model=nn.Sequential(flat, first, nn.BatchNorm1d(5), *others))
+
+
 TASK = six_clients()
 IMAGES = as_images(TASK)
+NORMED = with_batchnorm(IMAGES)
 GRAPHS = overlapping_task()

@@ -30,7 +30,7 @@ SETTINGS_PAGE, METHODS_PAGE = DOCS / "reference" / "settings.md", DOCS / "refere
 TRUST_PAGE, BEGIN, END = DOCS / "trust.md", "<!-- measured hostile sizes -->", "<!-- end of what is measured -->"
 HELPERS = ("curve_of", "align_blocks")
 """Public functions that belong to single methods."""
-TAKE_SETTINGS = ("run", "compare", "sweep", "advise", "resume", "task")
+TAKE_SETTINGS = ("run", "compare", "sweep", "advise", "resume", "audit", "task")
 """The public functions whose arguments are declared settings."""
 
 

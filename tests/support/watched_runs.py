@@ -44,6 +44,26 @@ def write_run(folder: Path, rounds: int, of: int | None = None) -> Path:
     return folder
 
 
+def write_comparison(folder: Path, methods: list[str], seeds: int, rounds: int) -> Path:
+    """The folder of a comparison that has not begun."""
+    folder.mkdir(parents=True, exist_ok=True)
+    plan = f"methods = {json.dumps(methods)}\nseeds = {seeds}\n[config]\nrounds = {rounds}\n"
+    (folder / "comparison.toml").write_text(f'{plan}[config.task]\nname = "digits"\n')
+    return folder
+
+
+def write_audit(folder: Path) -> Path:
+    """The folder of an audit with an attack that was played and one that the run refused; one file is not whole."""
+    (folder / "cells").mkdir(parents=True)
+    (folder / "audit.toml").write_text('minutes = 2.0\n[config]\nmethod = "fedavg"\n[config.task]\nname = "digits"\n')
+    cell = {"probe": "lira", "setting": "as configured", "seed": 0, "status": "measured", "reason": ""}
+    (folder / "cells" / "a.json").write_text(json.dumps(cell))
+    refused = cell | {"probe": "gan", "status": "refused", "reason": "no classes"}
+    (folder / "cells" / "b.json").write_text(json.dumps(refused))
+    (folder / "cells" / "c.json").write_text("{}")
+    return folder
+
+
 def play(folder: Path, rounds: Any) -> None:
     """Append the records of some rounds, as a run does."""
     for number in rounds:

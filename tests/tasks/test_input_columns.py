@@ -257,3 +257,26 @@ def test_both_sensors_together_learn_har():
     assert task.layout.parts == ("body", "head")
     history = fl.run(task, "fedavg", rounds=15, seed=1)
     assert history.last("global_model/global_test/accuracy") > 0.6
+
+
+SERIES = [np.random.default_rng(n).normal(size=(6 + n % 5, 3)) for n in range(40)]
+HALVES, FOUR = np.arange(40) % 2, np.arange(40) % 4
+
+
+@pytest.mark.parametrize("model", ["sequence-conv", "sequence-lstm"])
+def test_a_model_of_marked_steps_refuses_inputs_whose_last_channel_marks_none(model):
+    unmarked = np.stack([series[:6].T for series in SERIES])
+    with pytest.raises(FedloomError, match=r"takes the last channel as 1 at real steps.*at step 1: give sequences of"):
+        fl.task_of(fl.from_arrays(unmarked, HALVES, FOUR), model)
+    with pytest.raises(FedloomError, match="takes the last channel as 1"):
+        fl.task_of(fl.from_arrays(unmarked, HALVES, FOUR), models={"mlp": 0.5, model: 0.5})
+    fl.task_of(fl.from_arrays(SERIES, HALVES, FOUR), model)
+
+
+def test_marks_of_ones_own_are_taken_unless_they_are_normalised_away():
+    marked = np.stack([np.concatenate([series[:6].T, np.ones((1, 6))]) for series in SERIES]).astype(np.float32)
+    marked[::3, :, 4:] = 0
+    data = fl.from_arrays(marked, HALVES, FOUR)
+    fl.task_of(data, "sequence-conv", normalise=False)
+    with pytest.raises(FedloomError, match="takes the last channel as 1"):
+        fl.task_of(data, "sequence-conv")

@@ -2,6 +2,8 @@
 
 import logging
 
+import numpy as np
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
@@ -9,6 +11,7 @@ from torch import nn
 import fedloom as fl
 from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
+from fedloom.core.warn_once import warn_once
 from fedloom.models import build
 from fedloom.training.execution import Execution, cohorts, decide
 from support.synthetic import Branching, federation, mlp
@@ -45,6 +48,25 @@ def test_a_model_that_vmap_cannot_take_falls_back_with_the_reason(caplog):
     with caplog.at_level(logging.WARNING, logger="fedloom"):
         assert decide(Task("t", federation([8]), Stubborn()), "auto", LocalWork(batch_size=32)).name == "loop"
     assert "vmap cannot take it" in caplog.text
+
+
+@pytest.mark.parametrize("name", ["char-lstm", "sequence-lstm"])
+def test_an_lstm_is_not_compiled_but_trained_vectorised_with_one_line_that_says_why(name, caplog):
+    if name == "char-lstm":
+        task = Task("t", federation([8, 8], (6,), tokens=5), build(name, (6,), 5, 0, hidden=4))
+    else:
+        inputs = [np.random.default_rng(n).normal(size=(3 + n % 4, 2)) for n in range(24)]
+        data = fl.from_arrays(inputs, np.arange(24) % 2, np.arange(24) % 2)
+        task = fl.task_of(data, name, model_options={"hidden": 4})
+    warn_once.cache_clear()
+    chosen = decide(task, "compiled", LocalWork(batch_size=8))
+    assert chosen.name == "vectorised"
+    said = [record.message for record in caplog.records if "not compiled" in record.message]
+    assert len(said) == 1
+    assert "torch.func.grad cannot take it" in said[0]
+    work = LocalWork(batch_size=8, epochs=1)
+    rows = [fl.run(task, rounds=1, execution=one, local=work).row for one in ("compiled", "vectorised")]
+    assert torch.equal(*rows)
 
 
 def test_cohorts_are_of_similar_size_and_hold_everybody_once():

@@ -173,7 +173,7 @@ def test_thousands_of_brackets_and_digits_are_left_out(tmp_path, name):
 def test_a_folder_that_is_none_is_refused_in_a_sentence(tmp_path):
     with pytest.raises(FedloomError, match="there is no folder"):
         StatusReader(tmp_path / "nowhere")
-    with pytest.raises(FedloomError, match=r"neither the folder of a run nor .* it has no config.toml yet"):
+    with pytest.raises(FedloomError, match=r"neither the folder of a run, nor .* it has no config.toml yet"):
         StatusReader(tmp_path)
     write_run(tmp_path / "plan" / "fedavg-seed0", 1)
     with pytest.raises(FedloomError, match="name one of them: fedavg-seed0"):

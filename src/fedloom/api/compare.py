@@ -4,28 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedloom.api.plot import plot
 from fedloom.config.method_spec import Method, label_of, method_from
 from fedloom.config.schema import RunConfig
 from fedloom.config.settings import ResumeSettings
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.arguments import list_from, observer_list, path_from
+from fedloom.core.arguments import list_from, path_from
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.registry.setting_arguments import documents_settings
+from fedloom.reports.comparison_table import comparison_frame, comparison_table
 from fedloom.reports.run_page import write_report
 from fedloom.reports.summary_table import baseline_rows, cell_text, summary
 from fedloom.reports.verdict import evidence, verdict
+from fedloom.runs.callbacks.callback import Observer
+from fedloom.runs.callbacks.callback_list import for_one_run, observer_list
+from fedloom.runs.callbacks.progress import show_progress
+from fedloom.runs.callbacks.trackers import make_trackers
 from fedloom.runs.plans.compare import PLAN, make_plan, prolong_comparison, run_comparison, write_comparison
 from fedloom.runs.plans.members import ObserversOf, RunFactory, TaskOf
 from fedloom.runs.plans.plan import TaskSource, read_plan
+from fedloom.runs.results.data_frame import data_frame
 from fedloom.runs.results.history import History
 from fedloom.runs.results.summaries import common_score
 from fedloom.runs.run import warn_if_stopped
-from fedloom.runs.runner import Observer
-from fedloom.runs.trackers import make_trackers
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MOST_SHOWN = 4
 """How many methods a short description names."""
@@ -77,6 +84,21 @@ class Comparison(dict[str, list[History]]):
         """
         return plot(self, path, axis)
 
+    def frame(self) -> pd.DataFrame:
+        """One line per method and per baseline with every number as a column (needs pandas)."""
+        return data_frame(comparison_frame(self, self.reach), "comparison.frame()")
+
+    def to_markdown(self) -> str:
+        """The table as Markdown: mean ± standard deviation over seeds, the best mean in bold, a caption."""
+        return comparison_table(self).to_markdown()
+
+    def to_latex(self) -> str:
+        """The same table for LaTeX, with the package ``booktabs``."""
+        return comparison_table(self).to_latex()
+
+    def _repr_html_(self) -> str:
+        return comparison_table(self).to_html([self.verdict, *([] if self.folder is None else [f"In {self.folder}."])])
+
     def __repr__(self) -> str:
         score = common_score(self)
         shown = [f"{row['method']} {cell_text(row, f'client_{score.name}', score)}" for row in self.rows[:MOST_SHOWN]]
@@ -98,8 +120,10 @@ def compare(
     seeds: int = 1,
     reach: float | None = None,
     out: str | Path | None = None,
+    callbacks: Sequence[Observer] = (),
     observers: Sequence[Observer] = (),
     track: Sequence[str] = (),
+    progress: bool | None = None,
     **settings: Any,
 ) -> Comparison:
     """Run several methods on the same data with the same seeds.
@@ -114,14 +138,17 @@ def compare(
         reach: A value of the score; the table then also says after how many rounds each method reached it.
         out: A folder for the comparison and its report. The same call continues a stopped comparison. With more
             methods, seeds or rounds it adds them: runs that are there are not repeated.
-        observers: Functions that are called with each round's record.
+        callbacks: What is called while the runs work and may stop each of them, see ``fl.run``; every run has its own
+            shallow copy of a callback.
+        observers: More callbacks; the earlier name of the same list.
         track: Trackers that get every metric too: ``tensorboard``, ``mlflow``, ``wandb``.
+        progress: Whether a progress bar with the time left is shown. By default it is in a terminal and in a notebook.
         **settings: Any other key of a run's config, as for ``fl.run``.
     """
     if "method" in settings:
         raise FedloomError("method: a comparison takes several, as its second argument: methods=['fedavg', 'local'].")
     chosen = [spec if isinstance(spec, str) else method_from(spec) for spec in list_from("methods", methods, EXAMPLE)]
-    watch, folder = observer_list(observers), None if out is None else path_from("out", out)
+    look_on, folder = observer_list(callbacks, observers), None if out is None else path_from("out", out)
     source = TaskSource.of(task)
     objects = {label_of(method): method for method in chosen if isinstance(method, Algorithm)}
     labels = [label_of(method) for method in chosen]
@@ -131,7 +158,9 @@ def compare(
     if folder is not None:
         plan = write_comparison(folder, plan, source.is_named, source.of_seed, objects)
     runs = RunFactory(source.of_seed)
-    found = _finish(folder, plan, _with_trackers(lambda *_: watch, folder, track), runs, objects)
+    with show_progress(progress, runs=len(labels) * seeds) as bar:
+        observers_of = _with_trackers(lambda *_: [*for_one_run(look_on), *bar.of_run()], folder, track)
+        found = _finish(folder, plan, observers_of, runs, objects)
     warn_if_stopped(history for histories in found.values() for history in histories)
     return found
 

@@ -7,22 +7,25 @@ from pathlib import Path
 from typing import Any
 
 from fedloom.api.compare import Comparison, resume_comparison
+from fedloom.api.run import write_run_report
 from fedloom.config.settings import ResumeSettings
 from fedloom.core.algorithm import Algorithm
-from fedloom.core.arguments import observer_list, path_from
+from fedloom.core.arguments import path_from
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task, check_task
 from fedloom.registry.code_consent import trust_changed_code
 from fedloom.registry.setting_arguments import documents_settings
 from fedloom.registry.validation import validate
+from fedloom.runs.callbacks.callback import Observer
+from fedloom.runs.callbacks.callback_list import for_one_run, observer_list
+from fedloom.runs.callbacks.progress import show_progress
+from fedloom.runs.callbacks.trackers import make_trackers
 from fedloom.runs.plans.compare import PLAN
 from fedloom.runs.plans.members import TaskOf
-from fedloom.runs.plans.plan import PLAN_FILES, with_article
+from fedloom.runs.plans.plan import PLAN_FILES, read_plan, with_article
 from fedloom.runs.results.history import History
 from fedloom.runs.resume import resume_run
 from fedloom.runs.run import warn_if_stopped
-from fedloom.runs.runner import Observer
-from fedloom.runs.trackers import make_trackers
 
 
 @documents_settings(ResumeSettings)
@@ -31,8 +34,10 @@ def resume(
     *,
     task: Task | TaskOf | None = None,
     method: Algorithm | None = None,
+    callbacks: Sequence[Observer] = (),
     observers: Sequence[Observer] = (),
     track: Sequence[str] = (),
+    progress: bool | None = None,
     trust: bool = False,
     **settings: Any,
 ) -> History | Comparison:
@@ -47,13 +52,16 @@ def resume(
         task: The task, if it is a Python object that the folder cannot name.
         method: The run's method, if it is a Python object. A comparison of Python objects is continued by the call
             that started it.
-        observers: Functions that are called with the record of each round, including the rounds before the stop.
+        callbacks: What is called while the run works and may stop it, see ``fl.run``. Each gets the records of the
+            rounds before the stop too.
+        observers: More callbacks; the earlier name of the same list.
         track: Trackers that get every metric too: ``tensorboard``, ``mlflow``, ``wandb``.
+        progress: Whether a progress bar with the time left is shown. By default it is in a terminal and in a notebook.
         trust: Whether code that the folder names may run although it has changed since the start, or you have started
             no run with it on this machine.
         **settings: What changes, see ``ResumeSettings``.
     """
-    folder, watch = path_from("folder", folder), observer_list(observers)
+    folder, look_on = path_from("folder", folder), observer_list(callbacks, observers)
     changes: ResumeSettings = validate(ResumeSettings, _given(settings), "")
     if method is not None and not isinstance(method, Algorithm):
         raise FedloomError(f"method={method!r}: give a method object; one that has a name is read from the folder.")
@@ -63,9 +71,10 @@ def resume(
             raise FedloomError("task is a function of the seed, but a run has one seed: give the task itself.")
         if task is not None:
             check_task(task)
-        with trust_changed_code(bool(trust)):
-            observed: list[Observer] = [*watch, *make_trackers(track, folder, folder.name)]
+        with trust_changed_code(bool(trust)), show_progress(progress) as bar:
+            observed: list[Observer] = [*look_on, *bar.of_run(), *make_trackers(track, folder, folder.name)]
             history = resume_run(folder, changes, task=task, method=method, observers=observed)
+        write_run_report(history)
         warn_if_stopped([history])
         return history
     if not (folder / PLAN).exists():
@@ -78,8 +87,15 @@ def resume(
             "method, engine, ray_address, from_round and settings are for a single run, but this is a comparison: "
             "leave them out."
         )
-    with trust_changed_code(bool(trust)):
-        found = resume_comparison(folder, changes, task=task, observers_of=lambda *_: watch, track=track)
+    plan = read_plan(folder, PLAN, has_task=task is not None)
+    with trust_changed_code(bool(trust)), show_progress(progress, len(plan["methods"]) * plan["seeds"]) as bar:
+        found = resume_comparison(
+            folder,
+            changes,
+            task=task,
+            observers_of=lambda *_: [*for_one_run(look_on), *bar.of_run()],
+            track=track,
+        )
     warn_if_stopped(history for histories in found.values() for history in histories)
     return found
 

@@ -13,8 +13,8 @@ from fedloom.runs.results.history import History
 
 Runs = History | Mapping[str, History | Sequence[History]] | str | Path | Sequence[History | str | Path]
 """A history, several histories, a comparison, or folders of runs or comparisons."""
-SEED = ("seed", "made_by")
-"""What differs between runs of one method with several seeds."""
+SEED = ("seed", "task.seed", "made_by")
+"""What differs between runs of one method with several seeds; a config names the seed of its data if it is another."""
 
 
 def runs_by_label(runs: Runs) -> dict[str, list[History]]:
@@ -51,7 +51,8 @@ def folders_of(runs: Runs) -> list[Path]:
 def _apart(label: str, runs: Sequence[History]) -> dict[str, list[History]]:
     """Runs of one method, with the settings in their labels in which they differ, besides the seed."""
     flat = [dict(flatten({key: value for key, value in run.config.items() if key not in SEED})) for run in runs]
-    keys = sorted({key for config in flat for key in config if len({repr(one.get(key)) for one in flat}) > 1})
+    named = {key for config in flat for key in config if key not in SEED}
+    keys = sorted(key for key in named if len({repr(one.get(key)) for one in flat}) > 1)
     found: dict[str, list[History]] = {}
     for run, config in zip(runs, flat, strict=True):
         settings = " ".join(f"{key}={config[key]}" for key in keys if key in config)

@@ -16,7 +16,7 @@ from fedloom.core.message import Replies, Wave
 from fedloom.core.task import Task
 from fedloom.registry.kinds import ATTACKS
 from fedloom.registry.plain_values import hyperparameters
-from fedloom.runs.run import run
+from fedloom.runs.run import run_on_task
 
 
 def leaks_of_run(task: Task, method: Method, attack: ServerAttack | str, **settings: Any) -> list[Rebuilt]:
@@ -32,7 +32,7 @@ def leaks_of_run(task: Task, method: Method, attack: ServerAttack | str, **setti
             f"{name} rebuilds no samples: use linearleak, gradientinversion, trapweights or classfishing."
         )
     found: list[Rebuilt] = []
-    run(task, method, adversary=watch_leaks(made, found), **settings)
+    run_on_task(task, method, adversary=watch_leaks(made, found), **settings)
     return found
 
 

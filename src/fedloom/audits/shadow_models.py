@@ -16,7 +16,7 @@ from fedloom.attacks.membership.shadows import Shadows, train_shadows
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
-from fedloom.runs.run import run
+from fedloom.runs.run import run_on_task
 
 
 def shadow_models(
@@ -51,7 +51,7 @@ def train_on(task: Task, positions: Tensor, settings: Mapping[str, Any]) -> Tens
         raise FedloomError("shadow models are trained on samples that are here: use a task of a simulation.")
     one, none = Ragged.of([positions]), Ragged.empty(1)
     alone = replace(made, train=one, test=none, valid=none, names=(), later=(), seen=None, tasks=())
-    history = run(replace(task, federation=alone, made_from={}), "fedavg", **{"eval_every": 0, **settings})
+    history = run_on_task(replace(task, federation=alone, made_from={}), "fedavg", **{"eval_every": 0, **settings})
     if history.row is None:
         raise FedloomError("a shadow model was not trained to its end: give settings with which fedavg ends.")
     return history.row

@@ -23,7 +23,7 @@ from fedloom.core.message import Message, Replies, Wave
 from fedloom.core.server_context import ServerContext
 from fedloom.core.task import Task
 from fedloom.runs.results.history import History
-from fedloom.runs.run import run
+from fedloom.runs.run import run_on_task
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def updates_of_isolated(
     if not 0 <= victim < task.federation.clients:
         raise FedloomError(f"updates_of_isolated: there is no client {victim} to isolate.")
     server = IsolatingServer(victim=victim)
-    history = run(task, method, adversary=server, **settings)
+    history = run_on_task(task, method, adversary=server, **settings)
     if not any(victim in one.clients for one in server.seen):
         raise FedloomError(f"the server of this run saw no model of client {victim}: name one that takes part.")
     if not server.models:

@@ -17,7 +17,7 @@ from fedloom.core.facts import Fact, Facts
 from fedloom.core.message import Replies, Wave
 from fedloom.core.task import Task
 from fedloom.runs.results.history import History
-from fedloom.runs.run import run
+from fedloom.runs.run import run_on_task
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def updates_of_run(task: Task, method: Method = "fedavg", **settings: Any) -> tu
     if "adversary" in settings:
         raise FedloomError("updates_of_run has a server that looks: leave out adversary.")
     server = LookingServer()
-    history = run(task, method, adversary=server, **settings)
+    history = run_on_task(task, method, adversary=server, **settings)
     if not server.seen:
         raise FedloomError("the server of this run saw no model come back: choose a method that sends models.")
     return server.seen, history

@@ -17,6 +17,7 @@ from fedloom.cli.audit import audit
 from fedloom.cli.compare import compare
 from fedloom.cli.conform import conform
 from fedloom.cli.data import data
+from fedloom.cli.demo import demo
 from fedloom.cli.deploy.app import app as deploy
 from fedloom.cli.flows.app import flows
 from fedloom.cli.graphs import app as graphs
@@ -43,6 +44,7 @@ app = typer.Typer(
     help="Federated learning when clients differ: simulate, compare, report.\n\n"
     "Start with:  fedloom compare --task digits --clients 20 --alpha 0.1 fedavg fedprox fedyogi",
 )
+app.command()(demo)
 app.command()(run)
 app.command()(compare)
 app.command()(sweep)

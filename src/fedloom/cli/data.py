@@ -40,6 +40,7 @@ def data(
     group_column: str | None = None,
     ignore: list[str] | None = None,
     kind: str | None = None,
+    empty_labels: str | None = None,
     text: str | None = None,
     client_from: str | None = None,
     file_column: str | None = None,
@@ -67,6 +68,7 @@ def data(
     if len(words) > 1:
         raise FedloomError(f"'{' '.join(words)}': name one data set or one file.")
     reading = {
+        "empty_labels": empty_labels,
         "text": text,
         "client_from": client_from,
         "file_column": file_column,

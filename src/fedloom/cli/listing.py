@@ -113,7 +113,7 @@ def _descriptions(kind: str) -> dict[str, str]:
         from fedloom.aggregation.mean import WEIGHTINGS
 
         return WEIGHTINGS
-    from fedloom.runs.trackers import TRACKERS
+    from fedloom.runs.callbacks.trackers import TRACKERS
 
     return TRACKERS
 

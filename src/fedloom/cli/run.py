@@ -18,8 +18,8 @@ from fedloom.config.settings import ResumeSettings
 
 if TYPE_CHECKING:
     from fedloom.rounds.score import Score
+    from fedloom.runs.callbacks.callback import Observer
     from fedloom.runs.results.history import History
-    from fedloom.runs.runner import Observer
 
 STOPPED = 3
 """The exit code when a run stopped before its last round."""
@@ -170,7 +170,7 @@ def _finish(
 ) -> None:
     """Run with a progress bar and trackers, then write the report and print the result."""
     from fedloom.cli.terminal.progress import bars, observer
-    from fedloom.runs.trackers import make_trackers
+    from fedloom.runs.callbacks.trackers import make_trackers
 
     trackers = make_trackers(track or (), folder, folder.name)
     try:

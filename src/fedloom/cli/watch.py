@@ -14,7 +14,10 @@ PORT = 8711
 
 def watch(
     folder: Annotated[
-        Path, typer.Argument(metavar="RUN", help="The folder of a run, or deploy/server of a deployment.")
+        Path,
+        typer.Argument(
+            metavar="FOLDER", help="The folder of a run, comparison, sweep, advice or audit, or deploy/server."
+        ),
     ],
     port: Annotated[int, typer.Option("--port", help="The page's port; 0 finds a free one.")] = PORT,
     bind: Annotated[
@@ -22,7 +25,10 @@ def watch(
         typer.Option("--bind", help="The address to listen on; other than loopback over TLS, for a server's folder."),
     ] = "127.0.0.1",
 ) -> None:
-    """Show a run in a browser while it works: rounds, metrics, sites, who was left out and why, bytes and logs.
+    """Show a run, a plan of runs or a deployment in a browser while it works.
+
+    Of a run: rounds, metrics, sites, who was left out and why, bytes and logs. Of a comparison, sweep, advice or audit:
+    which runs work, wait or are finished, the time that is left, and the curves so far.
 
     The page follows the folder, also through a stop and a resume; it only reads, and the run does not know of it. The
     same address has [b]/health[/b] (200, or 503 with the reason) and [b]/metrics[/b] (Prometheus). Ctrl-C ends it.

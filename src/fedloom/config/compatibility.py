@@ -142,12 +142,14 @@ def task_breaks(task: Task) -> Facts:
         )
     if task.has_named_inputs or len(_sample_shape(task)) != 3:
         found[Fact.IMAGES] = "has samples that are not images of channels, height and width"
+    found[Fact.BATCHNORM] = f"has a model ({type(task.model).__name__}) without BatchNorm"
     for name, layer in task.model.named_modules():
         if isinstance(layer, nn.modules.batchnorm._BatchNorm):
             mixes = (
                 f"has a model with {type(layer).__name__} '{name}', which mixes the samples of a batch: use GroupNorm"
             )
             found[Fact.SEPARATE_SAMPLES] = mixes
+            found.pop(Fact.BATCHNORM, None)
     return found
 
 

@@ -60,11 +60,11 @@ def without_replaced_objects(values: Mapping[str, Any], before: Mapping[str, Any
         changed = values.get(part) != before.get(part) if part == METHOD else task.get(key) != old.get(key)
         if changed:
             del notes[MARK + part]
-    if task != old or any(values.get(key) != before.get(key) for key in ("seed", "start_from")):
+    if task != old or any(values.get(key) != before.get(key) for key in ("seed", "start_from", "start_without")):
         notes.pop("task", None)  # the fingerprint of other data, another partition or another model
-    for key in ("start_from", "execution"):
+    for key, note in (("start_from", "start_from"), ("start_without", "start_from"), ("execution", "execution")):
         if values.get(key) != before.get(key):
-            notes.pop(key, None)
+            notes.pop(note, None)
     return {**values, "made_by": notes} if "made_by" in values else dict(values)
 
 

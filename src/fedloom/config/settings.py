@@ -59,6 +59,10 @@ class RunSettings:
         Setting("Start from the model of a run's folder, of a saved model, or of a .safetensors file.", "--start-from",
                 ROUND, usual="a random initial model", read=path_text),
     ] = None  # fmt: skip
+    start_without: Annotated[
+        list[str],
+        Setting("Tensors that `start_from` leaves as they are, as patterns: `head.*` for other classes."),
+    ] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

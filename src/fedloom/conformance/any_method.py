@@ -23,9 +23,11 @@ from fedloom.core.facts import Fact, needed_facts
 from fedloom.core.task import Task
 from fedloom.data.federation import Federation, Ragged
 from fedloom.runs.resume import resume_run
-from fedloom.runs.run import run
+from fedloom.runs.run import run_on_task
 
 WORK: dict[str, object] = {"epochs": 1, "batch_size": 8, "lr": 0.05}
+NORMED: dict[str, object] = {**WORK, "batch_size": 6}
+"""Local work that leaves no batch of one sample, from which BatchNorm has no statistics."""
 WHOLE: dict[str, object] = {"epochs": 2, "batch_size": 0, "optimizer": "adam", "lr": 0.01}
 SIZES = (30, 12, 21, 17, 26)
 FEATURES, CLASSES = 6, 3
@@ -68,10 +70,19 @@ def image_task() -> Task:
     return replace(made, federation=federation, model=nn.Sequential(nn.Flatten(), *made.model.children()))
 
 
+def normed_task() -> Task:
+    """The same problem with a BatchNorm layer in its model."""
+    made = labelled_task()
+    first, *others = made.model.children()
+    return replace(made, model=nn.Sequential(first, nn.BatchNorm1d(5), *others))
+
+
 def task_for(method: Algorithm) -> tuple[Task, dict[str, object]]:
     """A small problem that suits the method, and local work that suits the problem."""
     if Fact.GRAPHS in needed_facts(method):
         return overlapping_task(), WHOLE
+    if Fact.BATCHNORM in needed_facts(method):
+        return normed_task(), NORMED
     return image_task() if Fact.IMAGES in needed_facts(method) else labelled_task(), WORK
 
 
@@ -88,7 +99,7 @@ def between_workers(method: Algorithm) -> float:
         one, two = Path(folder, "one"), Path(folder, "two")
         for where, workers in ((one, 1), (two, 2)):
             task, work = task_for(method)
-            run(task, method, rounds=2, local=work, selection={"number": 3}, workers=workers, out=where)
+            run_on_task(task, method, rounds=2, local=work, selection={"number": 3}, workers=workers, out=where)
         return _differences(one, two)
 
 
@@ -107,9 +118,9 @@ def after_a_stop(method: Algorithm) -> float:
         whole, part = Path(folder, "whole"), Path(folder, "part")
         task, work = task_for(method)
         settings = {"rounds": 3, "local": work, "selection": {"number": 3}}
-        run(task, method, out=whole, **settings)  # type: ignore[arg-type]
+        run_on_task(task, method, out=whole, **settings)  # type: ignore[arg-type]
         try:
-            run(task, method, out=part, observers=[stop], **settings)  # type: ignore[arg-type]
+            run_on_task(task, method, out=part, observers=[stop], **settings)  # type: ignore[arg-type]
         except _Stop:
             resume_run(part, task=task, method=method)
         else:

@@ -12,11 +12,14 @@ from dataclasses import replace
 import numpy as np
 from torch import Tensor, nn
 
+from fedloom.conformance.any_method import NORMED, normed_task
 from fedloom.conformance.claim import FEW, ROUNDS, WORK, Claim
 from fedloom.conformance.quadratics import STEPS, AffineMap, Matrix, Quadratics, relative
 from fedloom.conformance.run_method import MethodRun, run_method
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.task import Task
+from fedloom.methods.fedavg import FedAvg
+from fedloom.methods.fedbn import outside_batchnorm
 from fedloom.methods.fedhybridavglg import FedHybridAvgLG
 from fedloom.methods.moon import MOON
 from fedloom.methods.partial_sharing import PartialSharing
@@ -130,6 +133,27 @@ def unshared_changes(method: Algorithm) -> float:
     return float(changed)
 
 
+def beside_batchnorm(method: Algorithm) -> float:
+    """How many entries outside BatchNorm differ from FedAvg's after a round, before clients' BatchNorm differs."""
+    task = normed_task()
+    rows = [run_method(task, one, 1, NORMED).row for one in (method, FedAvg())]
+    return float((rows[0] != rows[1])[outside_batchnorm(task)].sum())
+
+
+def batchnorm_changes(method: Algorithm) -> float:
+    """The number of entries of BatchNorm that changed untrained: on the server, and at clients that did not train."""
+    task = normed_task()
+    run, own = run_method(task, method, 1, NORMED, selection=FEW), ~outside_batchnorm(task)
+    changed = 0
+    for _ in range(5):
+        before = run.state.client_states.rows["batchnorm"].clone()
+        run = run.continue_for(1)
+        idle = [k for k in range(task.federation.clients) if k not in run.records[-1]["selected"]]
+        changed += int((run.row != task.initial_row())[own].sum())
+        changed += int((run.state.client_states.rows["batchnorm"][idle] != before[idle]).sum())
+    return float(changed)
+
+
 def hybrid_small(method: Algorithm) -> float:
     """The distance of a hybrid with only small clients from FedAvg's fixed point, on the server and at every client."""
     if not isinstance(method, FedHybridAvgLG):
@@ -163,6 +187,10 @@ DECOUPLED: dict[str, tuple[Claim, ...]] = {
     "lgfedavg": (Claim("stops at the fixed point of a shared head on own bodies", to_lg), UNTOUCHED),
     "fedrep": (Claim("stops at the fixed point of head steps, then shared body steps", to_fedrep), UNTOUCHED),
     "fedbabu": (Claim("stops at the fixed point of body steps under a fixed head", to_fedbabu), UNTOUCHED),
+    "fedbn": (
+        Claim("is FedAvg outside of BatchNorm to the byte after one round", beside_batchnorm, within=0.0),
+        Claim("leaves BatchNorm untouched to the byte where nobody trains it", batchnorm_changes, within=0.0),
+    ),
     "fedhybridavglg": (SMALL, LARGE),
     "fedhybridavglgdual": (SMALL, LARGE),
     "moon": (Claim("without its contrast (mu = 0) is FedAvg", moon_alone),),

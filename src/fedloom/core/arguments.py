@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
@@ -66,19 +66,6 @@ def list_from(name: str, values: Any, example: str) -> list[Any]:
     if isinstance(values, str | Mapping) or not isinstance(values, Iterable):
         raise argument_error(name, values, f"give a list, for instance {name}=[{example}]")
     return list(values)
-
-
-def observer_list(values: Any) -> list[Callable[[dict[str, Any]], None]]:
-    """The observers of a run.
-
-    Args:
-        values: What was given for them.
-    """
-    found = list_from("observers", values, "print")
-    for one in found:
-        if not callable(one):
-            raise argument_error("observers", one, "an observer is a function that takes the record of a round")
-    return found
 
 
 def argument_error(name: str, value: Any, words: str) -> FedloomError:

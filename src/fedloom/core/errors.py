@@ -24,6 +24,13 @@ class Diverged(Stopped):
     """A run whose numbers are no longer finite."""
 
 
+class StopRun(Exception):  # noqa: N818
+    """Raised by a callback, with the reason: the run ends after the round that is being played, and can be continued.
+
+    ``history.stopped`` will say the reason.
+    """
+
+
 class StoppedWarning(UserWarning):
     """A run that Python started ended before its last round: it diverged, or its method could not continue."""
 

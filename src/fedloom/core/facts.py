@@ -72,6 +72,7 @@ class Fact(Enum):
     MIXED_MODELS = "clients may have different models"
     GRAPHS = "clients hold graphs"
     IMAGES = "samples are images"
+    BATCHNORM = "the model has BatchNorm layers"
     SEPARATE_SAMPLES = "every sample has a gradient of its own"
     CONSTANT_DATA = "clients' data stay the same in all rounds"
     SCORES_STAY = "no score of a client's samples leaves it"

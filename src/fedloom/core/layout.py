@@ -196,6 +196,13 @@ class Layout:
                 owner._buffers[leaf] = views[slot.name]
 
 
+def part_of_parameters(model: nn.Module) -> dict[str, str]:
+    """The part of each parameter of a model, frozen ones included."""
+    names = [name for name, _ in model.named_parameters()]
+    parts = _parts_of(model, [name for name, p in model.named_parameters() if p.requires_grad] or names)
+    return {name: _part(name, parts) for name in names}
+
+
 def in_single_precision(model: nn.Module, task: str) -> nn.Module:
     """A model that is wholly in another float type as a float32 copy, with one log line; any other model as it is.
 
@@ -234,7 +241,7 @@ def _parts_of(model: nn.Module, names: Sequence[str]) -> dict[str, list[str]]:
         )
     for part, patterns in declared.items():
         for pattern in patterns:
-            if not any(_matches(name, [pattern]) for name in everything):
+            if not any(matches(name, [pattern]) for name in everything):
                 raise FedloomError(
                     f"the pattern '{pattern}' of part '{part}' matches no parameter: the model has "
                     f"{', '.join(everything)}."
@@ -243,8 +250,9 @@ def _parts_of(model: nn.Module, names: Sequence[str]) -> dict[str, list[str]]:
 
 
 def _part(name: str, parts: dict[str, list[str]]) -> str:
-    return next((part for part, patterns in parts.items() if _matches(name, patterns)), "body")
+    return next((part for part, patterns in parts.items() if matches(name, patterns)), "body")
 
 
-def _matches(name: str, patterns: Iterable[str]) -> bool:
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    """Whether one of some patterns, or of some names of modules, matches the name of a tensor."""
     return any(fnmatchcase(name, p) or name.startswith(p + ".") for p in patterns)

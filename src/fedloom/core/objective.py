@@ -7,7 +7,6 @@ reports in the units of the targets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
@@ -15,8 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedloom.core.errors import FedloomError, unknown
-from fedloom.core.settings import NonNegative, ShareBelowOne, check_settings
+from fedloom.core.class_weights import ClassWeights, fit_class_weights
+from fedloom.core.settings import ShareBelowOne, check_settings
 from fedloom.core.targets import IGNORED, TargetKind, label_mask
 
 if TYPE_CHECKING:
@@ -72,6 +71,14 @@ class Loss:
         """
         return self
 
+    @property
+    def fits_to_labels(self) -> bool:
+        """Whether ``fit`` takes numbers from the training labels.
+
+        A deployment then has the fitted loss in its run file: its server has no labels, and a site only its own.
+        """
+        return False
+
 
 @dataclass(frozen=True)
 class CrossEntropy(Loss):
@@ -80,14 +87,15 @@ class CrossEntropy(Loss):
     Args:
         smoothing: The share of a target that is spread evenly over all classes.
         class_weights: What a sample of each class counts in the loss: a number per class, or numbers by the names of
-            classes, 1 for those that are not named. The mean is over samples.
+            classes, 1 for those that are not named; ``"balanced"`` makes them of the training labels of all clients, so
+            that all classes count the same in sum. The mean is over samples.
     """
 
     kinds = ("classes", "tokens")
     score = "accuracy"
 
     smoothing: ShareBelowOne = 0.0
-    class_weights: tuple[NonNegative, ...] | dict[str, NonNegative] = ()
+    class_weights: ClassWeights = ()
 
     def losses(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Cross-entropy of each sample, summed over the positions that count."""
@@ -117,19 +125,14 @@ class CrossEntropy(Loss):
 
     def fit(self, federation: FederationView) -> CrossEntropy:
         """This loss with a weight for each class of some data."""
-        weights, names = self.class_weights, [str(name) for name in federation.class_names]
-        names = names or [str(number) for number in range(federation.classes)]
-        if isinstance(weights, Mapping):
-            for name in weights:
-                if name not in names:
-                    raise unknown("class in the loss's class_weights:", name, names)
-            return replace(self, class_weights=tuple(float(weights.get(name, 1.0)) for name in names))
-        if weights and len(weights) != federation.classes:
-            raise FedloomError(
-                f"loss: class_weights has {len(weights)} weights, but there are {federation.classes} classes: give one "
-                "for each, or some by name."
-            )
-        return self
+        if self.class_weights == ():
+            return self
+        return replace(self, class_weights=fit_class_weights(self.class_weights, federation))
+
+    @property
+    def fits_to_labels(self) -> bool:
+        """Whether the weights are to be those of the training labels."""
+        return self.class_weights == "balanced"
 
 
 class SquaredError:

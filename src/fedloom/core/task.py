@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from fedloom.core.arguments import argument_error
 from fedloom.core.baseline import Baseline
 from fedloom.core.errors import FedloomError
+from fedloom.core.html_table import html_table
 from fedloom.core.inputs import (
     PREFIX,
     Augment,
@@ -32,7 +33,7 @@ from fedloom.core.metric import Metric
 from fedloom.core.model.architectures import Architectures
 from fedloom.core.model.growing_head import GrowingHead, with_growing_head
 from fedloom.core.objective import CrossEntropy, Objective, Standardised
-from fedloom.core.targets import TargetKind, target_kind
+from fedloom.core.targets import TARGET_KINDS, TargetKind, target_kind
 
 
 class Lists(Protocol):
@@ -169,6 +170,18 @@ class Task:
         numbers = sum(parameter.numel() for parameter in self.model.parameters())
         model = f"{type(self.model).__name__} with {numbers:,} parameters"
         return f"<Task {self.name}: {self.federation!r}, model {model}, score {self.score_name}>"
+
+    def _repr_html_(self) -> str:
+        numbers = sum(parameter.numel() for parameter in self.model.parameters())
+        rows = [
+            ("data", repr(self.federation).strip("<>")),
+            ("target", TARGET_KINDS[self.kind]),
+            ("model", f"{type(self.model).__name__} with {numbers:,} parameters"),
+            ("score", self.score_name),
+        ]
+        return html_table(
+            ("part", "what it is"), rows, left=2, caption=f"Task {self.name}", below=self.federation.notes
+        )
 
     @property
     def is_named(self) -> bool:

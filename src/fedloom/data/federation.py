@@ -19,6 +19,7 @@ from torch import Tensor
 from fedloom.core.errors import FedloomError
 from fedloom.core.seeds import numpy_generator
 from fedloom.core.targets import IGNORED, target_kind
+from fedloom.data.federation_html import federation_html
 from fedloom.data.input_plan import InputPlan
 from fedloom.data.leak_groups import Units
 
@@ -166,6 +167,9 @@ class Federation:
         word = {"labels": "labels", "number": "numbers"}.get(target_kind(self.columns["y"]), "classes")
         classes = f", {self.classes} {word}" if self.classes > 1 else ""
         return f"<Federation{title}: {self.clients:,} clients, {' + '.join(sizes)} samples{classes}>"
+
+    def _repr_html_(self) -> str:
+        return federation_html(self)
 
     @property
     def clients(self) -> int:

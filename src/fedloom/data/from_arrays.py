@@ -31,6 +31,8 @@ from fedloom.data.partition.quantity_skew import Quantities
 from fedloom.data.sequences.sequence_plan import X, fit_sequences
 from fedloom.data.sequences.sequence_settings import Sequences
 from fedloom.data.stack_samples import are_sequences, column_of, dense_array, stack_samples, unequal_shapes
+from fedloom.data.tables.labels import are_label_lists, label_cells
+from fedloom.data.tables.table_columns import EmptyLabels
 from fedloom.data.tables.tables import Table
 from fedloom.data.targets import read_targets
 
@@ -50,6 +52,7 @@ def from_arrays(
     own_test: Any = None,
     partition: Partitioner | str | Mapping[str, Any] | None = None,
     clients: int | None = None,
+    empty_labels: EmptyLabels = "missing",
     seed: int = 0,
     test_share: float = 0.2,
     valid_share: float = 0.0,
@@ -63,7 +66,7 @@ def from_arrays(
         x: Inputs, one sample per entry of the first axis; for several input columns, a mapping of arrays by name. A
             list of arrays (steps, channels) of unequal length is padded, and a last channel says which steps are real.
         y: The targets: whole numbers or names are classes, other numbers are numbers; a row of 0 and 1 per sample is
-            labels, and a row of class numbers is a class per token (-100 marks padding).
+            labels, and so are lists of names; a row of class numbers is a class per token (-100 marks padding).
         client: The client of each sample, as numbers or names. Without it, ``clients`` or ``partition`` says how to
             make clients up.
         group: What each sample belongs to, as numbers or names: a patient with several rows, the video of a frame. The
@@ -74,6 +77,7 @@ def from_arrays(
         own_test: Whether each sample belongs to the test part of its client.
         partition: How samples are divided; by ``client`` if that is given. With ``clients`` alone, iid.
         clients: How many clients share the samples; with ``partition`` alone, 10.
+        empty_labels: What an empty list of labels says: ``missing``, which is refused, or ``none``.
         seed: The seed of the division.
         test_share: The share of each client's samples for testing.
         valid_share: The share of each client's samples for validation.
@@ -84,7 +88,16 @@ def from_arrays(
     sequences = sequences_of(x)
     inputs = x if sequences is None else np.zeros((len(sequences), 1), dtype=np.float32)
     samples = samples_from_arrays(
-        inputs, y, client, group=group, kind=kind, classes=classes, features=features, own_test=own_test, where=title
+        inputs,
+        y,
+        client,
+        group=group,
+        kind=kind,
+        classes=classes,
+        empty_labels=empty_labels,
+        features=features,
+        own_test=own_test,
+        where=title,
     )
     made = divide_samples(
         samples,
@@ -182,6 +195,7 @@ def samples_from_arrays(
     group: Any = None,
     kind: str | None = None,
     classes: int | None = None,
+    empty_labels: EmptyLabels = "missing",
     features: Sequence[str] = (),
     own_test: Any = None,
     where: str = "own data",
@@ -193,6 +207,7 @@ def samples_from_arrays(
         columns = {"x": _input_array(x, "x", where)}
     samples = _common_length(columns, where)
     values = _target_array(y, where)
+    kind = "labels" if kind is None and are_label_lists(y) else kind
     if samples == 0:
         raise FedloomError(f"{where} has no samples: give at least two.")
     if values.ndim not in (1, 2) or len(values) != samples:
@@ -204,7 +219,7 @@ def samples_from_arrays(
             check_finite(inputs, features, where)
         else:
             check_finite(inputs, (), f"{where}, {name.removeprefix(PREFIX)}")
-    targets = read_targets(values, kind, classes, where)
+    targets = read_targets(values, kind, classes, where, empty_labels=empty_labels)
     natural, clients = None, list[str]()
     if client is not None:
         holder = np.asarray(client)
@@ -263,8 +278,10 @@ def _input_array(x: Any, name: str, where: str) -> np.ndarray:
 
 
 def _target_array(y: Any, where: str) -> np.ndarray:
-    """Targets as an array; rows of unequal length are named."""
+    """Targets as an array, and lists of names as cells of a table; rows of unequal length are named."""
     y = dense_array(y, where)
+    if are_label_lists(y):
+        return label_cells(y, where)
     try:
         return np.asarray(y)
     except ValueError:

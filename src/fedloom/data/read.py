@@ -32,7 +32,7 @@ from fedloom.data.sequences.sequence_plan import LENGTHS, split_sequences
 from fedloom.data.sequences.sequence_settings import Sequences
 from fedloom.data.stack_samples import column_of
 from fedloom.data.tables.read_table import USUAL_CLIENT, federation_of_table
-from fedloom.data.tables.table_columns import TableColumns
+from fedloom.data.tables.table_columns import EmptyLabels, TableColumns
 from fedloom.data.tables.tables import FILE_NAME, Table, is_table, read_table, read_tables_per_client, table_header
 from fedloom.data.tables.text_column import Text, text_settings
 from fedloom.registry.validation import validate
@@ -128,6 +128,7 @@ def read(
     classes: int | None = None,
     text: str | Text | Mapping[str, Any] | None = None,
     dates: Mapping[str, str] | None = None,
+    empty_labels: EmptyLabels = "missing",
     sequences: Sequences | Mapping[str, Any] | None = None,
     client_from: str | None = None,
     file_column: str | None = None,
@@ -161,6 +162,8 @@ def read(
         text: The column of a table with sentences, which is then the only input; or a table of settings,
             ``{"column": "review", "words": 5000, "length": 100}``.
         dates: How the dates of columns are written, where it is not found by itself: ``{"admitted": "%d/%m/%Y"}``.
+        empty_labels: What an empty cell, or list, of a target of labels says: ``missing``, and a table's row is left
+            out, or ``none``: the sample has none of the labels.
         sequences: What a table with a row per time step is: ``{"series": "visit", "order": "minute"}``. A sample is
             then a series of rows, and its other columns are channels.
         client_from: A regular expression whose one group finds the client in the path of an image or sound.
@@ -183,13 +186,15 @@ def read(
     }
     if not isinstance(path, str | Path):
         _refuse_settings({**about_files, "sequences": sequences}, "the data are an object in Python")
-        return _read_object(path, target, client, group, ignore, text, dates, kind=kind, classes=classes, **options)
+        options |= {"kind": kind, "classes": classes, "empty_labels": empty_labels}
+        return _read_object(path, target, client, group, ignore, text, dates, **options)
     sentences = text_settings(text)
     path = Path(path).expanduser()
     options.setdefault("title", path.name)
     if not path.exists():
         raise no_path(path, "a .csv, .npz, .parquet or .json file, or a folder of them or of images or sounds")
-    columns = TableColumns(target if isinstance(target, str) else ",".join(target), client, ignore, group)
+    one = target if isinstance(target, str) else ",".join(target)
+    columns = TableColumns(one, client, ignore, group, empty_labels=empty_labels)
     medium = medium_of(path, columns, file_column)
     if medium is not None:
         other = SOUNDS if medium is IMAGES else IMAGES
@@ -215,21 +220,21 @@ def read(
         how: dict[str, Any] = {"target": target, "client": client, "group": group, "kind": kind, "classes": classes}
         if series is not None:
             return federation_of_series(table, series, columns, kind, classes, test, **options)
+        how["empty_labels"] = empty_labels
         return federation_of_table(table, own_test=test, text=sentences, dates=dates, **how, **options)
     _refuse_settings({"sequences": sequences, "dates": dates}, f"{path.name} has no columns")
+    options |= {"kind": kind, "classes": classes, "empty_labels": empty_labels}
     if path.is_dir() or path.suffix.lower() == ".json":
         reader = read_npz_per_client if path.is_dir() and any(path.rglob("*.npz")) else read_leaf
         x, y, holder, test = reader(path)
-        return from_arrays(x, y, holder, own_test=test, kind=kind, classes=classes, **options)
+        return from_arrays(x, y, holder, own_test=test, **options)
     if path.suffix.lower() != ".npz":
         raise FedloomError(
             f"{path.name}: '{path.suffix.lower()}' cannot be read: use .csv, .tsv, .npz, .parquet or .json."
         )
     arrays = read_npz(path, ignore, group)
     together = None if group is None else arrays[group]
-    return from_arrays(
-        arrays["x"], arrays["y"], arrays.get("client"), group=together, kind=kind, classes=classes, **options
-    )
+    return from_arrays(arrays["x"], arrays["y"], arrays.get("client"), group=together, **options)
 
 
 def _refuse_settings(given: Mapping[str, Any], why: str) -> None:

@@ -6,22 +6,23 @@ The kind is chosen from the values unless the user names it; ``note`` says what 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
 from fedloom.core.errors import FedloomError, unknown
+from fedloom.core.settings import check_value
 from fedloom.core.targets import IGNORED, TARGET_KINDS, TargetKind, Units, target_kind
 from fedloom.core.task import FederationView
-from fedloom.data.tables.labels import is_missing, number_labels
+from fedloom.data.tables.labels import LABEL_MARKS, is_missing, number_labels
+from fedloom.data.tables.table_columns import EmptyLabels
 
 MOST_COUNTED_CLASSES = 20
 """Whole numbers with more different values than this are a number and not classes, unless the user says so."""
 MOST_LABELS = 1000
-SEPARATORS = ("|", ";")
+SEPARATORS = LABEL_MARKS[:2]
 """What separates the labels of a cell, if the kind is chosen from the values."""
-LABEL_MARKS = (*SEPARATORS, ",")
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,14 @@ def check_kind(kind: str | None) -> None:
         raise unknown("kind of target", kind, TARGET_KINDS)
 
 
-def read_targets(values: np.ndarray, kind: str | None, classes: int | None, where: str, called: str = "y") -> Targets:
+def read_targets(
+    values: np.ndarray,
+    kind: str | None,
+    classes: int | None,
+    where: str,
+    called: str = "y",
+    empty_labels: EmptyLabels = "missing",
+) -> Targets:
     """Targets from an array of numbers or texts, whose first axis is the sample.
 
     Args:
@@ -51,8 +59,12 @@ def read_targets(values: np.ndarray, kind: str | None, classes: int | None, wher
         classes: The number of classes, where the values do not show it.
         where: What an error calls the data.
         called: What a note calls the targets, for instance their column.
+        empty_labels: What a missing one says; ``none`` makes the targets lists of labels.
     """
     check_kind(kind)
+    check_value("empty_labels", empty_labels, EmptyLabels)
+    if empty_labels == "none":
+        return _maybe_empty_labels(values, kind, where, called)
     _refuse_missing(values, where)
     if values.ndim == 2:
         return _rows_of_targets(values, kind, classes, where, called)
@@ -76,6 +88,34 @@ def read_targets(values: np.ndarray, kind: str | None, classes: int | None, wher
     shown = few_names(names or [str(number) for number in range(count)])
     note = f"{called} has {count} classes ({shown}){_other(kind, 'number', numbers)}"
     return Targets("classes", y, count, names, note)
+
+
+def refuse_empty_labels(kind: str | None, columns: int, where: str) -> None:
+    """Raise an error if ``empty_labels = "none"`` is said of targets that are no lists of labels.
+
+    Args:
+        kind: The kind of target that is asked for.
+        columns: How many numbers or names a target has.
+        where: What an error calls the data.
+    """
+    if kind not in (None, "labels") or columns != 1:
+        found = f"kind is {kind}" if columns == 1 else f"here a target has {columns} columns"
+        raise FedloomError(
+            f"{where}: empty_labels=none is for lists of labels such as fever|cough, but {found}: leave it out."
+        )
+
+
+def _maybe_empty_labels(values: np.ndarray, kind: str | None, where: str, called: str) -> Targets:
+    """Lists of labels, of which a missing one is a list without any."""
+    refuse_empty_labels(kind, values.shape[1] if values.ndim > 1 else 1, where)
+    empty = is_missing(values)
+    targets = _cells_of_labels(np.where(empty, "", values), "labels", where, called)
+    return replace(targets, note=f"{targets.note}; {rows_without_labels(int(empty.sum()))}")
+
+
+def rows_without_labels(count: int) -> str:
+    """How many rows have no label, as a main clause."""
+    return f"{count:,} row{' has' if count == 1 else 's have'} none of them"
 
 
 def _refuse_missing(values: np.ndarray, where: str) -> None:
@@ -163,6 +203,8 @@ def split_labels(cells: Iterable[object]) -> list[list[str]]:
 def _cells_of_labels(values: np.ndarray, kind: str | None, where: str, called: str) -> Targets:
     parts = split_labels(values)
     names = sorted({label for row in parts for label in row})
+    if not names:
+        raise FedloomError(f"{where}: {called} has no label in any row: there is nothing to learn.")
     if len(names) > MOST_LABELS:
         raise FedloomError(f"{where}: {called} has {len(names):,} different labels: use at most {MOST_LABELS:,}.")
     place = {name: number for number, name in enumerate(names)}

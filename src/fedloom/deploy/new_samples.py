@@ -21,7 +21,7 @@ from fedloom.data.from_arrays import check_finite
 from fedloom.data.input_plan import InputPlan
 from fedloom.data.media.file_table import NAME, PATH, list_files
 from fedloom.data.tables.table_columns import TableColumns
-from fedloom.data.tables.tables import Table, as_texts, is_table
+from fedloom.data.tables.tables import Table, as_texts, is_table, table_files
 from fedloom.data.tables.targets_under_schema import table_targets_under_schema, targets_under_schema
 from fedloom.data.tables.under_schema import conforming_inputs, fractions
 from fedloom.deploy.saved_model import SavedModel
@@ -56,7 +56,8 @@ def read_new_samples(paths: Sequence[Path], saved: SavedModel) -> NewSamples:
     if several and (len(paths) > 1 or first.suffix.lower() != ".npz"):
         raise FedloomError(f"this model needs the input columns {', '.join(several)}: give one .npz file with them.")
     plan = saved.schema.input_plan
-    if len(paths) == 1 and (is_table(first) or (plan is not None and plan.reads_npz)):
+    in_pieces = first.is_dir() and plan is not None and not plan.endings and bool(table_files(first))
+    if len(paths) == 1 and (is_table(first) or in_pieces or (plan is not None and plan.reads_npz)):
         return _table(first, saved)
     if len(paths) == 1 and first.suffix.lower() == ".npz":
         return _arrays(first, saved)
@@ -98,6 +99,9 @@ def _table_targets(table: Table, saved: SavedModel) -> tuple[np.ndarray, np.ndar
         labelled &= np.array([bool(text) for text in as_texts(table.columns[name])])
     if not labelled.any():
         return labelled, np.zeros(0)
+    if saved.empty_labels == "none":
+        labelled = np.ones(len(table), dtype=bool)
+        return labelled, table_targets_under_schema(table, saved.target, saved.schema)
     filler = "0" if len(names) > 1 or saved.schema.target_kind == "number" else saved.labels[0]
     filled = {name: np.where(labelled, as_texts(table.columns[name]), filler) for name in names}
     table = replace(table, columns={**table.columns, **filled})  # with all rows, an error names the right one

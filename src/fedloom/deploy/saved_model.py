@@ -24,6 +24,7 @@ from fedloom.core.layout import Layout
 from fedloom.core.model.model_output import chosen_output
 from fedloom.core.task import Task
 from fedloom.data.tables.schema import DataSchema, InputColumn
+from fedloom.data.tables.table_columns import EmptyLabels
 from fedloom.deploy.model_folder import ABOUT, MODEL, About, older_model, whole_model
 from fedloom.deploy.participant_folder import SERVER_FILE, SITE_FILE
 from fedloom.deploy.protocol.blueprint import Blueprint
@@ -53,6 +54,8 @@ class SavedModel:
     """Columns that a table may have and that are not features."""
     joined: bool = False
     """Whether the model gets several input columns as one tensor."""
+    empty_labels: EmptyLabels = "missing"
+    """What an empty cell of the labels says."""
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -202,7 +205,7 @@ def _ready(task: Task, model: nn.Module, schema: DataSchema, about: About, confi
     model.eval().requires_grad_(False)
     grouped = [] if config.task.group_column is None else [config.task.group_column]
     others = (config.task.client_column, *grouped, *config.task.ignore)
-    return SavedModel(model, schema, about, config.task.target, others, task.joined)
+    return SavedModel(model, schema, about, config.task.target, others, task.joined, config.task.empty_labels)
 
 
 def _check_predictable(task: str, schema: DataSchema | None = None) -> None:

@@ -55,6 +55,17 @@ def complete_loss(spec: LossSpec) -> Loss | LossFunction | dict[str, Any] | None
     return {"name": user_class_name(loss)} if is_importable(loss) else loss
 
 
+def fit_to_labels(spec: LossSpec, federation: FederationView) -> LossSpec:
+    """A loss that takes numbers from the training labels as the section with these numbers; any other as it is.
+
+    Args:
+        spec: The loss, or what names it.
+        federation: The data.
+    """
+    loss = read_loss(spec)
+    return complete_loss(loss.fit(federation)) if isinstance(loss, Loss) and loss.fits_to_labels else spec
+
+
 def make_objective(spec: LossSpec, federation: FederationView, units: Units | None = None) -> Objective:
     """The objective of a task: the loss that is named, or the usual one of its targets.
 

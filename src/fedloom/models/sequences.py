@@ -7,6 +7,8 @@ state at the last real step.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -23,6 +25,8 @@ def values_and_steps(x: Tensor) -> tuple[Tensor, Tensor]:
 
 class SequenceConv(nn.Module):
     """Two convolutions over time, the mean over real steps, and a linear layer."""
+
+    last_channel_marks_steps: ClassVar[bool] = True
 
     def __init__(self, channels: int, classes: int, width: int, window: int) -> None:
         super().__init__()
@@ -45,6 +49,8 @@ class SequenceConv(nn.Module):
 
 class SequenceLSTM(nn.Module):
     """An LSTM, its state at the last real step, and a linear layer."""
+
+    last_channel_marks_steps: ClassVar[bool] = True
 
     def __init__(self, channels: int, classes: int, hidden: int) -> None:
         super().__init__()

@@ -82,11 +82,17 @@ def curves_figure(panels: Sequence[CurvePanel], names: Sequence[str]) -> Figure:
     width = 10.0 if len(panels) > 1 else 5.3 + side
     figure = new_figure(width, max(3.6, 1.0 + LINE * len(names)), right=side, between=side + 0.65)
     for place, panel in enumerate(panels):
-        _draw_panel(figure.add_subplot(1, len(panels), place + 1), panel)
+        _draw_axes(figure.add_subplot(1, len(panels), place + 1), panel)
     return figure
 
 
-def _draw_panel(axes: Axes, panel: CurvePanel) -> None:
+@with_style
+def draw_panel(axes: Axes, panel: CurvePanel) -> None:
+    """Draw one panel on axes of a figure that is there."""
+    _draw_axes(axes, panel)
+
+
+def _draw_axes(axes: Axes, panel: CurvePanel) -> None:
     totals = [line.x[-1] for line in panel.lines if line.x[-1] > 0]
     logarithmic = bool(totals) and max(totals) > FAR_APART * min(totals)
     for line in panel.lines:

@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from fedloom.core.arguments import path_from
 from fedloom.core.errors import FedloomError
@@ -58,13 +58,14 @@ _RC: Any = {
 }
 
 P = ParamSpec("P")
+R = TypeVar("R")
 
 
-def with_style(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+def with_style(draw: Callable[P, R]) -> Callable[P, R]:
     """Decorate a function that draws: it uses this style, whatever the user's matplotlib settings are."""
 
     @wraps(draw)
-    def draw_in_style(*args: P.args, **kwargs: P.kwargs) -> Figure:
+    def draw_in_style(*args: P.args, **kwargs: P.kwargs) -> R:
         import matplotlib as mpl
 
         with mpl.rc_context({**mpl.rcParamsDefault, "backend": mpl.rcParams["backend"], **_RC}):
@@ -85,9 +86,10 @@ def new_figure(
 ) -> Figure:
     """An empty figure with fixed margins, all in inches, that can be saved without a display."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(width, height))
+    from fedloom.plotting.notebook_figure import NotebookFigure
+
+    figure = NotebookFigure(figsize=(width, height))
     FigureCanvasAgg(figure)
     figure.subplots_adjust(left / width, bottom / height, 1 - right / width, 1 - top / height)
     figure.subplots_adjust(wspace=2 * between / max(0.1, width - left - right - between))

@@ -21,6 +21,7 @@ METHODS: dict[str, str] = {
     "feddyn": "fedloom.methods.feddyn:FedDyn",
     "fedper": "fedloom.methods.fedper:FedPer",
     "lgfedavg": "fedloom.methods.lgfedavg:LGFedAvg",
+    "fedbn": "fedloom.methods.fedbn:FedBN",
     "fedrep": "fedloom.methods.fedrep:FedRep",
     "fedbabu": "fedloom.methods.fedbabu:FedBABU",
     "fedhybridavglg": "fedloom.methods.fedhybridavglg:FedHybridAvgLG",

@@ -1,7 +1,7 @@
-"""What the script of a report gets: curves by metric and axis, and a table of clients, as plain JSON values.
+"""What the script of a report gets: every run's curves by metric and axis, and a table of clients, as plain values.
 
-A curve is the mean over seeds with its spread, by round; where a round lies on another axis (megabytes, steps,
-seconds) is kept once per method. ``explore.js`` draws it.
+Which runs a line is the mean of, readers choose on the page: a line per method, per setting in which runs differ, or
+per run. ``curves.js`` takes the means, and the difference of two lines; it has Student's quantiles from here.
 """
 
 from __future__ import annotations
@@ -9,19 +9,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fedloom.config.task_title import task_title
 from fedloom.plotting.curves import UNITS
 from fedloom.plotting.style import DASHES, PALETTE
+from fedloom.registry.nested_keys import flatten
 from fedloom.reports.page import script_json
+from fedloom.reports.summary_table import differences
 from fedloom.rounds.score import Score, scores_of
 from fedloom.runs.results.history import History
+from fedloom.runs.results.significance import LEAST_SEEDS, student_quantile
 from fedloom.runs.results.summaries import (
     AXES,
     Histories,
     baseline_lines,
     common_score,
-    curve,
     is_finite,
     progress,
+    values_by_round,
 )
 
 MOST_CLIENTS = 2000
@@ -32,6 +36,8 @@ NAMES = {"round": "round", "megabytes": "megabytes", "steps": "local steps", "se
 """The axes in a word or two."""
 DIGITS = 6
 """Significant digits of the numbers on a page."""
+MOST_STYLES = 24
+"""Lines that look different from each other."""
 
 
 def explore_json(histories: Histories) -> str:
@@ -42,9 +48,7 @@ def explore_json(histories: Histories) -> str:
 def explore_data(histories: Histories) -> dict[str, Any]:
     """The data of the script as plain values."""
     score = common_score(histories)
-    found = {
-        metric: {name: curve(runs, metric) for name, runs in histories.items()} for metric in metric_titles(histories)
-    }
+    runs = [run for several in histories.values() for run in several]
     metrics = [
         {
             "title": title,
@@ -53,35 +57,67 @@ def explore_data(histories: Histories) -> dict[str, Any]:
             "references": [
                 {"name": name, "value": _number(value)} for name, value in baseline_lines(histories, metric)
             ],
-            "lines": [
-                None
-                if line is None
-                else {
-                    "rounds": [int(number) for number in line.x],
-                    "mean": _numbers(line.mean.tolist()),
-                    "std": None if line.std is None else _numbers(line.std.tolist()),
-                }
-                for line in found[metric].values()
-            ],
+            "lines": lines,
         }
         for metric, (title, unit, share) in metric_titles(histories).items()
-        if any(line is not None for line in found[metric].values())
+        if any(lines := [_line(run, metric) for run in runs])
     ]
     return {
+        "task": task_title(runs[0].config),
         "methods": [
-            {"name": name, "colour": PALETTE[place % len(PALETTE)], "dash": _dash(place), "seeds": len(runs)}
-            for place, (name, runs) in enumerate(histories.items())
+            {"name": name, "colour": PALETTE[place % len(PALETTE)], "dash": _dash(place), "seeds": len(several)}
+            for place, (name, several) in enumerate(histories.items())
         ],
+        "styles": [{"colour": PALETTE[n % len(PALETTE)], "dash": _dash(n)} for n in range(MOST_STYLES)],
+        **_runs(histories),
         "metrics": metrics,
         "axes": [
             {"name": NAMES[axis], "title": UNITS[axis], "whole": axis == "round", "places": places}
             for axis in AXES
-            if any(places := [_places(runs, axis) for runs in histories.values()])
+            if any(places := [_places(run, axis) for run in runs])
         ],
+        "quantiles": [None, *(student_quantile(count) for count in range(2, len(runs) + 2))],
+        "least": LEAST_SEEDS,
         "score": {"title": score.title, "share": score.is_share, "higher": score.higher_is_better},
         "classes": _class_names(histories),
         "seeds": _seeds(histories, score),
     }
+
+
+def _runs(histories: Histories) -> dict[str, Any]:
+    """The runs one by one: method, seed and the settings in which they differ, and what to tell them apart by."""
+    settings = [key for key in differences(histories) if " " not in key and not key.startswith("made_by.")]
+    rows = []
+    for place, (name, runs) in enumerate(histories.items()):
+        for run in runs:
+            config = dict(flatten(run.config))
+            values = [plain_text(config.get(key)) for key in settings]
+            rows.append(
+                {
+                    "method": place,
+                    "columns": [name, str(run.config.get("seed", "")), *values],
+                    "folder": run.folder.name if run.folder else "",
+                    "final": run.final_round,
+                    "stopped": run.stopped or "",
+                }
+            )
+    return {"columns": ["method", "seed", *settings], "runs": rows}
+
+
+def plain_text(value: Any) -> str:
+    """A setting's value as a table of runs has it: ``0.1``, ``on``, ``quantize:bits=8``, or a dash for none."""
+    if isinstance(value, list | tuple):
+        return "+".join(map(plain_text, value)) or "–"
+    if isinstance(value, Mapping):
+        settings = ",".join(f"{key}={plain_text(one)}" for key, one in value.items() if key != "name")
+        return f"{value.get('name', '')}:{settings}".strip(":")
+    return "–" if value is None else {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def _line(run: History, metric: str) -> dict[str, list[Any]] | None:
+    """A run's finite values of a metric and their rounds; None where it measured none."""
+    found = values_by_round(run, metric)
+    return {"rounds": list(found), "values": _numbers(list(found.values()))} if found else None
 
 
 def metric_titles(histories: Histories) -> dict[str, tuple[str, str, bool]]:
@@ -128,15 +164,9 @@ def _dash(place: int) -> list[float]:
     return [] if isinstance(style, str) else [3 * length for length in style[1]]
 
 
-def _places(runs: Sequence[History], axis: str) -> dict[int, float]:
-    """Where each round lies on an axis, mean over the seeds that played it; empty if it was not recorded."""
-    each = [places for places in (progress(run, axis) for run in runs) if places]
-    rounds = sorted({number for places in each for number in places})
-    return {
-        number: _number(sum(known) / len(known))
-        for number in rounds
-        if (known := [places[number] for places in each if number in places])
-    }
+def _places(run: History, axis: str) -> dict[int, float]:
+    """Where each round of a run lies on an axis; empty if it was not recorded."""
+    return {number: _number(place) for number, place in progress(run, axis).items()}
 
 
 def _class_names(histories: Histories) -> list[str]:

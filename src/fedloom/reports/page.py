@@ -58,13 +58,14 @@ def document(name: str, body: Iterable[str], data: str | None = None, style: str
     Args:
         name: The title.
         body: The inside of the page, as HTML.
-        data: The JSON that ``explore.js`` makes interactive; without it the page has no script.
+        data: The JSON that ``curves.js`` and ``clients.js`` make interactive; without it the page has no script.
         style: More style than the common one.
     """
     inside = (f"<h1>{escape(name)}</h1>", *body, f"<footer>Written by Fedloom {escape(_version())}.</footer>")
     if data is None:
         return html_page(name, inside, style=style)
-    return html_page(name, inside, Script(charting_code(asset("explore.js")), data), style)
+    code = "\n".join(map(asset, ("downloads.js", "charts.js", "curves.js", "clients.js")))
+    return html_page(name, inside, Script(charting_code(code), data), style)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,12 @@ was not measured. ``page.py`` has the parts that all pages share.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from html import escape
 from pathlib import Path
 
+from fedloom.config.task_title import task_title
 from fedloom.core.errors import FedloomError
 from fedloom.reports import client_figures, figures
 from fedloom.reports.confusion_table import confusion_tables
@@ -72,9 +73,8 @@ def report_page(histories: Histories, title: str | None = None) -> str:
     """The report as text."""
     rows, score = summary(histories), common_score(histories)
     first = next(iter(histories.values()))[0]
-    name = (
-        title or f"{', '.join(histories) if len(histories) < 4 else f'{len(histories)} methods'} on {_task_name(first)}"
-    )
+    methods = ", ".join(histories) if len(histories) < 4 else f"{len(histories)} methods"
+    name = title or f"{methods} on {task_title(first.config)}"
     body = (
         _lead(histories, first),
         *_headline(rows, score),
@@ -90,11 +90,6 @@ def report_page(histories: Histories, title: str | None = None) -> str:
     return document(name, body, explore_json(histories))
 
 
-def _task_name(history: History) -> str:
-    task = history.config.get("task", {})
-    return str(task.get("name", "its task") if isinstance(task, Mapping) else task)
-
-
 def _plural(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
@@ -103,7 +98,7 @@ def _lead(histories: Histories, first: History) -> str:
     seeds = sorted({len(runs) for runs in histories.values()})
     each = " to ".join(str(n) for n in dict.fromkeys((seeds[0], seeds[-1])))
     parts = (
-        f"Task {_task_name(first)}",
+        f"Task {task_title(first.config)}",
         _plural(client_count(first), "client"),
         _plural(max((r["round"] for r in first.records), default=0), "round"),
         f"{each} seed{'' if seeds[-1] == 1 else 's'} per method" if len(histories) > 1 else _plural(seeds[0], "seed"),
@@ -214,11 +209,22 @@ def _table(rows: Sequence[SummaryRow], score: Score, baselines: Sequence[Summary
 def _curves(histories: Histories) -> Iterator[str]:
     """The curves: a chart for the script, and the same as figures where there is none, and for print."""
     yield (
-        '<div class="explore"><h2 id="curves">Curves</h2><div class="controls">'
-        '<label>Show <select id="metric"></select></label> <label><select id="axis" aria-label="Axis"></select></label>'
-        '<button type="button" id="whole">Whole range</button><button type="button" id="curves-csv">CSV</button>'
-        '<button type="button" id="curves-png">PNG</button></div><div id="methods" class="controls"></div>'
-        '<div id="chart"></div><div id="readout" aria-live="polite"></div><p class="note" id="chart-note"></p></div>'
+        '<div class="explore"><h2 id="curves">Curves</h2><div class="controls" id="filters"></div>'
+        '<div class="controls"><label>Show <select id="metric"></select></label> '
+        '<label><select id="axis" aria-label="Axis"></select></label>'
+        '<label><select id="split" aria-label="Lines"></select></label><button type="button" id="whole">Whole range'
+        f'</button>{_save_buttons("curves")}<button type="button" id="all-pdf">All figures as PDF</button></div>'
+        '<div id="methods" class="controls"></div>'
+        '<div id="chart"></div><div id="readout" aria-live="polite"></div><p class="note" id="chart-note"></p>'
+        '<div id="compare" hidden><h2>Difference</h2><div class="controls"><label><select id="first" '
+        'aria-label="First line"></select></label> minus <label><select id="second" aria-label="Second line"></select>'
+        f'</label>{_save_buttons("gap", csv=False)}</div><p class="verdict" id="difference" aria-live="polite"></p>'
+        '<div id="gap-chart"></div><p class="note" id="gap-readout"></p><p class="note">The values at the end, seed by '
+        "seed: what both share cancels. The band is Student's 95 % interval of one pair that was chosen in advance; "
+        "of many pairs that are tried, some leave out 0 by chance. The verdict above counts them all.</p></div>"
+        '<div id="run-list" hidden><h2>Runs</h2><div class="controls"><button type="button" id="runs-csv">CSV</button>'
+        '</div><p class="note" id="run-note"></p><div class="wide high"><table id="run-table"><thead></thead><tbody>'
+        "</tbody></table></div></div></div>"
     )
     yield '<div class="fixed">'
     by = {
@@ -231,6 +237,12 @@ def _curves(histories: Histories) -> Iterator[str]:
         heading = f"{common_score(histories).heading} {words}"
         yield from section(f"by-{axis}", heading, [partial(figures.score_figure, axis, histories)])
     yield "</div>"
+
+
+def _save_buttons(what: str, csv: bool = True) -> str:
+    formats = (*(["csv"] if csv else []), "png", "svg", "pdf")
+    buttons = "".join(f'<button type="button" id="{what}-{name}">{name.upper()}</button>' for name in formats)
+    return f'<span class="formats">{buttons}</span>'
 
 
 def _clients() -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 
+from fedloom.config.task_title import task_title
 from fedloom.core.errors import FedloomError
 from fedloom.reports.page import card, config_toml, document, save_page, section
 from fedloom.runs.plans.grid import short_keys
@@ -30,8 +31,8 @@ def sweep_page(sweep: Sweep) -> str:
     """The sweep as one self-contained page."""
     rows = sweep.rows
     keys = join_names([*sweep.grid])
-    task = next(iter(sweep.runs.values()))[0].config.get("task", {}).get("name", "its task")
-    return document(f"Sweep of {keys} on {task}", _body(sweep, rows))
+    first = next(iter(sweep.runs.values()))[0]
+    return document(f"Sweep of {keys} on {task_title(first.config)}", _body(sweep, rows))
 
 
 def _body(sweep: Sweep, rows: Sequence[SweepRow]) -> Iterator[str]:

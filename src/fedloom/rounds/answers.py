@@ -19,6 +19,7 @@ from fedloom.channel.channel import base_of
 from fedloom.core.declarations import Model, declaration_of
 from fedloom.core.errors import Abandoned, Diverged
 from fedloom.core.message import Replies, Wave
+from fedloom.rounds.client_work import ClientWork, report_nothing
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.jobs import CohortAnswer, Job, Tensors, answered_jobs, merge
 from fedloom.rounds.round_context import RoundContext
@@ -208,6 +209,16 @@ class Answers:
         for job, answer in self.cohorts:
             self.round.state.client_states.write(job.ids, answer.kept)
         self.round.costs.receive(self.wave, self.costs, self.measured)
+
+    def report(self) -> None:
+        """Say what these clients did, client by client; nothing where nobody may learn who takes part."""
+        run, names, hears = self.round.run, self.round.run.task.federation, self.round.report
+        if hears is report_nothing or run.draws_are_secret:
+            return
+        costs = [self.costs[name].tolist() for name in ("samples", "steps", "bytes")]
+        for client, samples, steps, sent in zip(self.wave.ids, *costs, strict=True):
+            work = (self.round.number, self.wave.turn, client, names.name(client), samples, steps)
+            hears(ClientWork(*work, bytes_sent=sent if run.exchanges else 0))
 
     # -- what the method gets
 

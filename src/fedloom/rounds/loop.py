@@ -17,6 +17,7 @@ from fedloom.core.aggregator import TOLERATED, AggregatorMemory
 from fedloom.core.algorithm import Round, ScheduledServerStep, ServerStep, State, groups_of
 from fedloom.core.errors import FedloomError, Stopped
 from fedloom.rounds.client_selection import select_clients
+from fedloom.rounds.client_work import Report, report_nothing
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.evaluation import check_values, is_scored, local_metrics
 from fedloom.rounds.exchange.asking import asking_of
@@ -38,7 +39,11 @@ NoteBegun = Callable[[int], None]
 
 
 def play_prelude(
-    run: Composition, engine: Engine, state: RunState, note_begun: NoteBegun | None = None
+    run: Composition,
+    engine: Engine,
+    state: RunState,
+    note_begun: NoteBegun | None = None,
+    report: Report = report_nothing,
 ) -> dict[str, Any]:
     """Do what a method does once before its first round: change ``state`` and return the record of round 0."""
     engine.begin(0)
@@ -47,7 +52,7 @@ def play_prelude(
     if prelude is not None:
         if run.client_privacy and run.privacy is None:  # beside a private mean nobody may be asked before round 1
             _count_play(state, 0, note_begun)
-        server = _drive(RoundContext(run, engine, state, context, costs), prelude)
+        server = _drive(RoundContext(run, engine, state, context, costs, report=report), prelude)
         check_state(run.algorithm, server)
         state.server, state.aggregator, state.down = server, costs.memory.tensors(), dict(costs.down)
         state.remember(costs.norms)
@@ -57,7 +62,11 @@ def play_prelude(
 
 
 def play_round(
-    run: Composition, engine: Engine, state: RunState, note_begun: NoteBegun | None = None
+    run: Composition,
+    engine: Engine,
+    state: RunState,
+    note_begun: NoteBegun | None = None,
+    report: Report = report_nothing,
 ) -> dict[str, Any]:
     """Play one round: change ``state`` and return the round's record, without scores of the new model.
 
@@ -66,6 +75,7 @@ def play_round(
         engine: Where jobs run.
         state: The state before the round; it is changed.
         note_begun: Called with the round's number before anything is drawn, where that must survive a stop.
+        report: Called with the work of each client whose answer counts.
     """
     number = state.round + 1
     if run.awaited is not None:
@@ -80,7 +90,7 @@ def play_round(
     measure = is_scored(run, number) and run.exchanges and not run.draws_are_secret
     waves = run.algorithm.play(state.server, choice.places, context)
     try:
-        server = _drive(RoundContext(run, engine, state, context, costs, measure), waves)
+        server = _drive(RoundContext(run, engine, state, context, costs, measure, report), waves)
         check_state(run.algorithm, server, state.server)
         server = _optimize(run, state, server)
     except NothingSent:

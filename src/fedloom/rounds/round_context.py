@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fedloom.core.server_context import ServerContext
+from fedloom.rounds.client_work import Report, report_nothing
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.jobs import Engine
 from fedloom.rounds.round_costs import RoundCosts
@@ -22,6 +23,7 @@ class RoundContext:
         server: What the server half of the method may use.
         costs: What the round has cost so far.
         measure: Whether clients evaluate the models that they receive and train.
+        report: Called with the work of each client whose answer counts.
     """
 
     run: Composition
@@ -30,6 +32,7 @@ class RoundContext:
     server: ServerContext
     costs: RoundCosts
     measure: bool = False
+    report: Report = report_nothing
 
     @property
     def number(self) -> int:

@@ -44,7 +44,8 @@ def warn_of_model(task: Task, algorithm: Algorithm, work: LocalWork) -> None:
     if normed and holds(Fact.EXCHANGES, algorithm) and holds(Fact.WHOLE_MODEL, algorithm):
         warn_once(
             f"the running statistics of {type(task.model.get_submodule(normed[0])).__name__} '{normed[0]}' are "
-            "averaged over clients: where their data differ, they fit nobody; GroupNorm has none."
+            "averaged over clients: where their data differ, they fit nobody; fedbn keeps them with each client, and "
+            "GroupNorm has none."
         )
 
 

@@ -246,8 +246,10 @@ def hostile_clients(config: RunConfig, clients: int) -> HostileClients | None:
 def _with_start(task: Task, config: RunConfig) -> tuple[Task, dict[str, str]]:
     """The task with the model that the run starts from, and a note of it; a model that has changed is refused."""
     if config.start_from is None:
+        if config.start_without:
+            raise FedloomError("start_without names tensors that start_from leaves out: set start_from, or drop it.")
         return task, {}
-    task = with_start(task, config.start_from)
+    task = with_start(task, config.start_from, config.start_without)
     note = {"start_from": model_digest(task.model)}
     if config.made_by.get("start_from", note["start_from"]) != note["start_from"]:
         raise FedloomError(

@@ -12,11 +12,12 @@ from fedloom.config.settings import ResumeSettings
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
+from fedloom.runs.callbacks.callback import Observer
 from fedloom.runs.folder.load_config import load_config_to_resume
 from fedloom.runs.more_rounds import with_rounds
 from fedloom.runs.prepare import prepare
 from fedloom.runs.results.history import History
-from fedloom.runs.runner import Observer, resume
+from fedloom.runs.runner import resume
 
 AS_IT_WAS = ResumeSettings()
 

@@ -22,6 +22,7 @@ from fedloom.files.full_disk import explain_full_disk
 from fedloom.files.resume_command import resume_command
 from fedloom.registry.code_consent import remember_notes
 from fedloom.rounds.baseline_scores import score_baselines
+from fedloom.rounds.client_work import report_nothing
 from fedloom.rounds.composition import Composition
 from fedloom.rounds.confusion import count_confusion
 from fedloom.rounds.evaluation import is_scored, score_models
@@ -31,6 +32,8 @@ from fedloom.rounds.metrics import score_per_selected
 from fedloom.rounds.record_keys import HOSTILE, turns_of
 from fedloom.rounds.run_state import RunState, initial_state
 from fedloom.rounds.score import scores_of
+from fedloom.runs.callbacks.callback import Observer
+from fedloom.runs.callbacks.callback_list import CallbackList
 from fedloom.runs.earlier_round import go_back_to_round
 from fedloom.runs.folder.begun_rounds import BEGUN, BegunRounds
 from fedloom.runs.folder.checkpoint import go_back, load_checkpoint, save_checkpoint, save_start, write_results
@@ -47,12 +50,9 @@ from fedloom.runs.results.best_round import BestRound
 from fedloom.runs.results.client_model import prediction_row
 from fedloom.runs.results.forgetting import forgetting
 from fedloom.runs.results.history import History
-from fedloom.runs.trackers import Tracker
 from fedloom.training.threads import single_thread
 
 log = logging.getLogger("fedloom")
-Observer = Callable[[dict[str, Any]], None]
-"""Called with each round's record: progress bars and trackers."""
 
 PICTURED_CLIENTS = 1000
 """With more clients than this, a run does not store its partition."""
@@ -123,9 +123,6 @@ def resume(
         state, history = _state_to_resume(prepared, folder, from_round)
         if begun is not None:
             count_replays(prepared.composition, state, begun)
-        for observe in observers:
-            for record in history.records:
-                observe(record)
         return _run_rounds(prepared, state, history, observers, cores, begun)
 
 
@@ -133,7 +130,7 @@ def _state_to_resume(prepared: Prepared, folder: Path, from_round: int | None) -
     """The state from which a run continues, and what it had measured until then."""
     recover(folder, compact_json(partition_counts(prepared.composition.task)))
     history = History.load(folder)
-    if history.stopped is not None and from_round is None:
+    if history.stopped is not None and not history.can_continue and from_round is None:
         raise FedloomError(
             f"{folder} has ended ({history.stopped.rstrip('.')}): {resume_command(folder)} --from-round N continues "
             "from an earlier round, with other settings."
@@ -146,13 +143,13 @@ def _state_to_resume(prepared: Prepared, folder: Path, from_round: int | None) -
     if from_round is not None:
         go_back_to_round(prepared, folder, from_round)
         history = History.load(folder)
-        history.stopped = None
     elif prepared.config.rounds > history.config["rounds"]:
         prolong(prepared, folder)
         history = History.load(folder)
     state = load_checkpoint(folder, prepared.composition.task.federation.clients)
     if state is None:  # stopped before its first checkpoint: start again
         state, history.records = initial_state(prepared.composition), []
+    history.stopped, history.can_continue = None, False
     history.records = [record for record in history.records if record["round"] <= state.round]
     keep_records(folder, history.records)
     return state, history
@@ -188,6 +185,29 @@ def _run_rounds(
     given: Engine | None,
     begun: BegunRounds | None,
 ) -> History:
+    callbacks, folder = CallbackList(observers), history.folder
+    try:
+        run, state = _play_rounds(prepared, state, history, callbacks, given, begun)
+        if folder is None:
+            history.rows_of = partial(prediction_row, run, state)
+        else:
+            ended = (history.clients, history.confusion, history.baselines)
+            write_results(folder, dict(zip(FINISHED, ended, strict=True)))
+        callbacks.run_ends(history)
+    finally:
+        callbacks.close()
+    return history
+
+
+def _play_rounds(
+    prepared: Prepared,
+    state: RunState,
+    history: History,
+    callbacks: CallbackList,
+    given: Engine | None,
+    begun: BegunRounds | None,
+) -> tuple[Composition, RunState]:
+    """Play what is left of a run into its history, and return the state that it ended with."""
     run, config, folder = prepared.composition, prepared.config, history.folder
     starts = state.round == 0 and not history.records
     run = run if starts else with_hostile_groups(run, state)
@@ -195,12 +215,14 @@ def _run_rounds(
     # What is not saved is played again, and would spend privacy twice.
     checkpoint_every = 1 if run.privacy is not None or run.client_privacy else config.checkpoint_every
     note_begun = None if begun is None else begun.append
+    report = callbacks.client_trained if callbacks.hears("client_trained") else report_nothing
     with single_thread():
         cores = given or engine.start(run.runtime(), config.workers, config.engine, config.ray_address)
         try:
+            callbacks.begin(history)
             if starts:
                 began = time.perf_counter()
-                first = _try_round(partial(play_prelude, run, cores, state, note_begun), run, 0)
+                first = _try_round(partial(play_prelude, run, cores, state, note_begun, report), run, 0)
                 if run.awaited is not None:
                     run, cores = _draw_from_groups(prepared, state, cores, first)
                 if run.eval_every:
@@ -208,23 +230,25 @@ def _run_rounds(
                 _record_exclusions(cores, first)
                 first |= {} if run.hostile is None else run.hostile.note()
                 if run.eval_every or first["steps"] or HOSTILE in first:
-                    _record_round(history, first, observers, _seconds_since(began, run))
+                    _record_round(history, first, callbacks, _seconds_since(began, run))
             best.find(state)
-            while not is_over(run, state) and not best.is_over:
+            while not is_over(run, state) and not best.is_over and callbacks.lets_round_begin(state.round + 1):
                 began = time.perf_counter()
                 history.row = state.server.get("row")
-                record = _try_round(lambda: play_round(run, cores, state, note_begun), run, state.round + 1)
+                record = _try_round(lambda: play_round(run, cores, state, note_begun, report), run, state.round + 1)
                 last = is_over(run, state)
                 if is_scored(run, state.round, last):
                     metrics, history.clients = score_models(run, cores, state)
                     record["metrics"] |= metrics | forgetting(metrics, history.records)
                     record["metrics"] |= _efficiency(run, metrics, turns_of(record) + len(record.get("lost", ())))
                 _record_exclusions(cores, record)
-                _record_round(history, record, observers, _seconds_since(began, run))
+                _record_round(history, record, callbacks, _seconds_since(began, run))
                 best.update(state)
-                last = last or best.is_over
+                last = last or best.is_over or callbacks.reason is not None
                 if folder is not None and (last or state.round % checkpoint_every == 0):
                     save_checkpoint(folder, state, best.state)
+            if callbacks.reason is not None and not is_over(run, state) and not best.is_over:
+                _note_callback_stop(history, callbacks.reason, run, state)
             if best.state is not None and best.state.round < state.round:
                 state, history.clients = best.state, []
                 if folder is not None:
@@ -240,15 +264,16 @@ def _run_rounds(
             append_stop(folder, history.stopped)
         finally:
             cores.close()
-            for observe in observers:
-                if isinstance(observe, Tracker):
-                    observe.close()
-    if folder is None:
-        history.rows_of = partial(prediction_row, run, state)
-    else:
-        ended = (history.clients, history.confusion, history.baselines)
-        write_results(folder, dict(zip(FINISHED, ended, strict=True)))
-    return history
+    return run, state
+
+
+def _note_callback_stop(history: History, reason: str, run: Composition, state: RunState) -> None:
+    """Note that a callback ended the run. Nothing is wrong with it, so it can continue."""
+    history.stopped, history.can_continue = reason, True
+    append_stop(history.folder, reason, can_continue=True)
+    log.info("stopped by a callback after round %s: %s", state.round, reason)
+    if not is_scored(run, state.round):
+        history.clients = []  # they were those of an earlier round
 
 
 def _draw_from_groups(
@@ -293,15 +318,12 @@ def _seconds_since(began: float, run: Composition) -> float | None:
     return None if run.draws_are_secret else time.perf_counter() - began
 
 
-def _record_round(
-    history: History, record: dict[str, Any], observers: Sequence[Observer], seconds: float | None
-) -> None:
+def _record_round(history: History, record: dict[str, Any], callbacks: CallbackList, seconds: float | None) -> None:
     history.records.append(record)
     if seconds is not None:
         history.seconds[record["round"]] = round(seconds, 6)
     append_record(history.folder, record, history.seconds.get(record["round"]))
-    for observe in observers:
-        observe(record)
+    callbacks.round_ends(record)
 
 
 def partition_counts(task: Task) -> dict[str, Any]:

@@ -36,7 +36,7 @@ from fedloom.registry.user_classes import resolve_user_file, user_class_name
 from fedloom.tasks.architectures import complete_models
 from fedloom.tasks.settings import TaskSection
 
-TABLES = ("withhold", "drift", "communal", "server_set", "stream", "text", "sequences", "images", "sounds")
+TABLES = ("withhold", "drift", "communal", "server_set", "stream", "text", "sequences", "images", "sounds", "adapters")
 """The settings that are tables of settings."""
 OF_COLUMNS = ("communal_per_class", "communal", "server_set", "label_share", "stream")
 """The settings that only tasks whose samples are entries of columns have."""

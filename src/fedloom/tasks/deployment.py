@@ -125,7 +125,13 @@ class ColumnDeployment:
     ) -> Task:
         """The model over the site's own samples, and the communal ones."""
         with site.errors():
-            columns = TableColumns(site.target, settings.client_column, site.ignore, settings.group_column)
+            columns = TableColumns(
+                site.target,
+                settings.client_column,
+                site.ignore,
+                settings.group_column,
+                empty_labels=settings.empty_labels,
+            )
             samples = read_under_schema(site.path, schema, columns, settings.skip_unreadable)
             if settings.communal is not None and communal is not None:
                 samples = _without_copies(samples, communal)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import torch
+from torch import Tensor
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.inputs import named_inputs
@@ -21,11 +22,16 @@ from fedloom.data.tables.column_plan import TEXT_MODEL
 TAGGER = "tagger"
 OF_WORDS = (TAGGER, TEXT_MODEL)
 """Models that have the option ``vocabulary``: how many words are known."""
+LOOKED_AT = 256
+"""How many training samples show whether the last channel marks real steps."""
 
 
 def fit_inputs(task: Task) -> Task:
     """The task whose model gets several input columns as it takes them; an error if it takes neither form."""
     if "x" in task.federation.columns:
+        for model in [task.model] if task.architectures is None else task.architectures.models:
+            if getattr(model, "last_channel_marks_steps", False):
+                _check_marks(task, type(model).__name__)
         return task
     alone = _obstacle(task)
     if alone is None:
@@ -39,6 +45,21 @@ def fit_inputs(task: Task) -> Task:
         f"{type(task.model).__name__} cannot take the input columns {names}: a dict of them raises {alone}, one tensor "
         f"{together}; use model late-fusion, or give one array x."
     )
+
+
+def _check_marks(task: Task, model: str) -> None:
+    """Raise an error if the last channel is no mark of real steps: 1 up to the end of a sequence, and 0 behind it."""
+    inputs = cast(Tensor, task.inputs(task.federation.train.order[:LOOKED_AT]))
+    marks = inputs[(inputs != 0).flatten(1).any(1), -1]  # a server's placeholders are zeros
+    wrong = ((marks != 0) & (marks != 1)) | (marks != marks.cummin(-1).values)
+    wrong[:, 0] |= marks[:, 0] != 1
+    if bool(wrong.any()):
+        step = int(wrong.nonzero()[0, 1]) + 1
+        raise FedloomError(
+            f"{model} takes the last channel as 1 at real steps and 0 at padding, but these inputs have "
+            f"{float(marks[wrong][0]):.3g} there at step {step}: give sequences of unequal length as a list of arrays "
+            "(steps, channels) or as an NPZ file with lengths, or use model conv1d."
+        )
 
 
 @torch.no_grad()

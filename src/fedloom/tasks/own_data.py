@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from inspect import signature
 from pathlib import Path
@@ -43,6 +43,8 @@ from fedloom.tasks.builder import TaskDeployment, TaskSettings
 from fedloom.tasks.data_settings import read_sets, with_data_settings
 from fedloom.tasks.deployment import ColumnDeployment
 from fedloom.tasks.input_columns import TAGGER, fit_inputs, with_vocabulary
+from fedloom.tasks.settings import AdapterSpec, column_names
+from fedloom.tasks.trained_parts import read_adapters, with_trained_parts
 from fedloom.tasks.transforms import Normalise
 
 DEFAULT_MODEL = "mlp"
@@ -89,6 +91,7 @@ class OwnDataBuilder:
             kind=settings.kind,
             text=settings.text,
             dates=settings.dates,
+            empty_labels=settings.empty_labels,
             seed=settings.seed,
             test_share=settings.test_share,
             valid_share=settings.valid_share,
@@ -134,6 +137,8 @@ def task_of(
     communal: Any = None,
     server_set: Any = None,
     stream: ClassStream | Mapping[str, Any] | None = None,
+    frozen: Sequence[str] = (),
+    adapters: AdapterSpec = None,
 ) -> Task:
     """A task from a federation and a model.
 
@@ -162,6 +167,8 @@ def task_of(
             config, also a share of the training data (``0.2``), or ``{"path": ...}``.
         server_set: Samples that only the server has, in the same forms.
         stream: The tasks in which clients meet the classes: ``{"tasks": 5, "rounds": 6}``.
+        frozen: Patterns of parameters that keep their initial weights and never travel: ``["body.*"]``.
+        adapters: Low-rank adapters of linear layers, which alone train and travel: ``{"rank": 4}``.
     """
     if objective is not None and loss is not None:
         raise FedloomError("objective and loss both say what the model is trained by: give one.")
@@ -180,6 +187,8 @@ def task_of(
         loss=loss,
         metrics=metrics,
         seed=seed,
+        frozen=column_names(frozen),
+        adapters=read_adapters(adapters),
         **sets,
     )
     settings, objects = _settings(federation, known.with_named_model())
@@ -212,7 +221,7 @@ def task_of(
         python_objects=objects | settings.python_objects,
         architectures=build_architectures(table, names, input_shapes(columns), federation.classes, seed),
     )
-    return with_metrics(fit_inputs(task), metrics)
+    return with_metrics(with_trained_parts(fit_inputs(task), settings), metrics)
 
 
 def _kept_indicators(mean: Tensor, std: Tensor, plan: InputPlan | None) -> tuple[Tensor, Tensor]:

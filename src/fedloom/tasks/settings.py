@@ -17,6 +17,7 @@ from fedloom.registry.setting import Setting, path_text
 if TYPE_CHECKING:
     from torch import nn
 
+    from fedloom.core.model.low_rank_adapters import LowRankAdapters
     from fedloom.data.changes.class_stream import ClassStream
     from fedloom.data.changes.communal_set import Communal
     from fedloom.data.changes.concept_drift import Drift
@@ -43,12 +44,13 @@ if TYPE_CHECKING:
     DriftSpec = Drift | Mapping[str, Any] | None
     ImagesSpec = Images | Mapping[str, Any] | None
     SoundsSpec = Sounds | Mapping[str, Any] | None
+    AdapterSpec = LowRankAdapters | Mapping[str, Any] | None
 else:  # the same types as far as they can be told without importing torch; builders refuse the rest
     PartitionSpec = str | dict[str, Any] | Callable[..., Any] | None
     ModelSpec = str | Callable[..., Any] | None
     Columns = list[str]
     LossSpec = MetricSpecs = ModelTable = CommunalSpec = ServerSetSpec = StreamSpec = WithholdSpec = DriftSpec = Any
-    ImagesSpec = SoundsSpec = TextSpec = SequencesSpec = Any
+    ImagesSpec = SoundsSpec = TextSpec = SequencesSpec = AdapterSpec = Any
 
 DEFAULT_TASK = "digits"
 DATA = "The data"
@@ -166,6 +168,16 @@ class TaskSection:
         ModelTable,
         Setting("The clients' models, where they differ, and who has which; `model` is then the server's."),
     ] = field(default_factory=dict)
+    frozen: Annotated[
+        Columns,
+        Setting("Parameters that keep their initial weights and never travel, as patterns over their names: `body.*`.",
+                read=column_names),
+    ] = field(default_factory=list)  # fmt: skip
+    adapters: Annotated[
+        AdapterSpec,
+        Setting("Low-rank adapters of linear layers, which alone train and travel, for instance `{rank = 4}`.",
+                table="fedloom.core.model.low_rank_adapters:LowRankAdapters"),
+    ] = None  # fmt: skip
     augment: Annotated[bool, Setting("Whether training images are shifted and mirrored at random.")] = False
     withhold: Annotated[
         WithholdSpec,
@@ -185,6 +197,11 @@ class TaskSection:
         Setting("What the targets of your own data are: classes, number, labels or tokens.", "--kind", DATA,
                 usual="what their values show"),
     ] = None  # fmt: skip
+    empty_labels: Annotated[
+        Literal["missing", "none"],
+        Setting("What an empty cell of your labels says: `missing`, so that its row is left out, or `none` of them.",
+                "--empty-labels", DATA),
+    ] = "missing"  # fmt: skip
     text: Annotated[
         TextSpec,
         Setting("The column of your table with sentences, the only input; or `{column = 'review', words = 5000}`.",

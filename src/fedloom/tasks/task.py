@@ -22,9 +22,10 @@ from fedloom.registry.setting_arguments import documents_settings
 from fedloom.registry.validation import validate
 from fedloom.tasks.builder import TaskSettings, task_builder
 from fedloom.tasks.settings import TaskSection
+from fedloom.tasks.trained_parts import with_trained_parts
 
 OF_OWN_DATA = (
-    *("kind", "target", "client_column", "ignore"),
+    *("kind", "target", "client_column", "ignore", "empty_labels"),
     *("client_from", "file_column", "skip_unreadable", "images", "sounds"),
 )
 """The settings that say how a user's own data are read."""
@@ -45,7 +46,7 @@ def build_task(settings: TaskSettings) -> Task:
     if settings.loss is not None:
         units = target_units(built.federation)
         built = replace(built, objective=make_objective(settings.loss, built.federation, units))
-    return with_metrics(built, settings.metrics)
+    return with_metrics(with_trained_parts(built, settings), settings.metrics)
 
 
 @documents_settings(TaskSection)

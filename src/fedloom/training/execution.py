@@ -19,7 +19,7 @@ from fedloom.core.local_work import LocalWork
 from fedloom.core.task import Task
 from fedloom.core.warn_once import warn_once
 from fedloom.training.local_trainer import LocalTrainer
-from fedloom.training.stacked import run_stacked
+from fedloom.training.stacked import run_stacked, run_vmap
 
 EXECUTIONS = {
     "auto": "choose by the model's layers and the batch size (the choice is written into the run's config)",
@@ -85,6 +85,9 @@ def decide(task: Task, wanted: str, work: LocalWork, per_sample: bool = False) -
             why = f"which is slower than its own layers: {trainer.untraceable_reason}"
             warn_once(f"the model is batched by torch.func.vmap, {why}")
             reason = f"{reason}; with torch.func.vmap, because {trainer.untraceable_reason}"
+        if name == "compiled" and (found := _gradient_obstacle(trainer)) is not None:
+            warn_once(f"the model is trained vectorised, and not compiled: {found}")
+            name, reason = "vectorised", f"not compiled: {found}"
     width = task.layout.width
     return Execution(
         name, reason, _cohort_size(name, width), _least_clients_to_halve(name, width * max(batch_size, 1) / 32)
@@ -140,6 +143,24 @@ def _obstacle(trainer: LocalTrainer, work: LocalWork) -> str | None:
             task.objective.losses(run.flatten(0, 1), task.targets(positions).flatten(0, 1))
     except Exception as error:  # whatever a user's model raises, the loop is the fallback
         return f"torch.func.vmap cannot take it ({type(error).__name__}: {(str(error).splitlines() or [''])[0]})"
+    return None
+
+
+def _gradient_obstacle(trainer: LocalTrainer) -> str | None:
+    """Why a model's gradient cannot be taken inside a compiled step; layers that are traced have rules of their own."""
+    task, positions = trainer.task, trainer.task.sample.expand(2, 1)
+    x, keys = task.inputs(positions), torch.zeros(2, dtype=torch.int64)
+    if trainer.graph is not None and not isinstance(x, dict):
+        return None
+
+    def total(stacks: dict[str, torch.Tensor]) -> torch.Tensor:
+        outputs = run_vmap(trainer.model, stacks, x, keys)
+        return task.objective.losses(outputs.flatten(0, 1), task.targets(positions).flatten(0, 1))[0].sum()
+
+    try:
+        torch.func.grad(total)(trainer.stacks(task.initial_row().expand(2, -1)))
+    except Exception as error:  # such as a layer whose gradient is written for the vectorised step
+        return f"torch.func.grad cannot take it ({type(error).__name__}: {str(error).partition('. ')[0]})"
     return None
 
 

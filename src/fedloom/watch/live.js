@@ -7,23 +7,7 @@
   const all = { round: [], up: [], down: [], selected: [], seconds: [], metrics: {}, left: [] };
 
   const now = () => Date.now() / 1000 + ahead;
-  const whole = (value) => (value ?? "–").toLocaleString("en");
-  const unitOf = (bytes) => (bytes >= 1e9 ? ["GB", 1e9] : bytes >= 1e6 ? ["MB", 1e6] : bytes >= 1e3 ? ["kB", 1e3] : ["B", 1]);
-  const size = (bytes) => {
-    const [unit, factor] = unitOf(bytes);
-    return `${Number((bytes / factor).toPrecision(3))} ${unit}`;
-  };
-  const long = (seconds) => {
-    if (seconds < 9.95) return `${Number(seconds.toPrecision(2))} s`;
-    if (seconds < 120) return `${Math.round(seconds)} s`;
-    if (seconds < 7200) return `${Math.round(seconds / 60)} min`;
-    return seconds < 172800 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86400)} days`;
-  };
   const ago = (moment) => (now() - moment < 5 ? "just now" : `${long(Math.max(0, now() - moment))} ago`);
-  const say = (id, text) => {
-    by(id).hidden = !text;
-    if (by(id).textContent !== text) by(id).textContent = text;
-  };
 
   // ---- the head: how far it is
 
@@ -51,7 +35,7 @@
     by("bar").parentNode.hidden = status.rounds === null;
     by("bar").parentNode.setAttribute("aria-valuemax", status.rounds ?? 0);
     by("bar").parentNode.setAttribute("aria-valuenow", status.round ?? 0);
-    const mark = { running: "▶", finished: "✓", waiting: "…" }[status.phase] ?? "!";
+    const mark = MARKS[status.phase] ?? "!";
     document.title = `${mark} ${status.round === null || status.kind === "site" ? "" : `${status.round}${status.rounds === null ? "" : `/${status.rounds}`} `}${status.title}`;
   };
 

@@ -16,6 +16,9 @@ from fedloom.reports.page import Script, charting_code, html_page, page_policy, 
 from fedloom.watch.live_events import page_status
 from fedloom.watch.status import Status
 
+SELF = "'self'"
+"""Where a page may fetch from: where it came from."""
+
 _BODY = """\
 <header>
 <h1 id="title"></h1>
@@ -42,20 +45,21 @@ def live_page(status: Status) -> str:
     """The page of a folder, with its status now."""
     now = time.time()
     first: dict[str, Any] = {"now": now, "status": page_status(status, now), "palette": list(PALETTE)}
-    script = Script(_code(), script_json(first), "'self'")
-    return html_page(status.title, [_BODY], script, _asset("live.css"))
+    script = Script(_code(), script_json(first), SELF)
+    return html_page(status.title, [_BODY], script, watch_asset("live.css"))
 
 
 @cache
 def security_policy() -> str:
     """The content security policy of every answer: that of the page, which no other page may frame."""
-    return f"{page_policy(Script(_code(), '', chr(39) + 'self' + chr(39)))}; frame-ancestors 'none'; base-uri 'none'"
+    return f"{page_policy(Script(_code(), '', SELF))}; frame-ancestors 'none'; base-uri 'none'"
 
 
 @cache
 def _code() -> str:
-    return charting_code(_asset("live.js"))
+    return charting_code("\n".join((watch_asset("words.js"), watch_asset("live.js"))))
 
 
-def _asset(name: str) -> str:
+def watch_asset(name: str) -> str:
+    """A file of this folder that becomes part of pages."""
     return resources.files("fedloom.watch").joinpath(name).read_text(encoding="utf-8")

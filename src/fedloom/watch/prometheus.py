@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import get_args
 
+from fedloom.watch.plan_status import PlanStatus
 from fedloom.watch.status import Phase, Status
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -52,6 +53,22 @@ def _lines(status: Status, now: float) -> Iterator[str]:
     yield from _family("fedloom_clipped_total", "counter", "Changes that counted with the usual size.", clipped)
     days: list[Sample] = [({"name": name}, left) for name, left in status.certificates.items()]
     yield from _family("fedloom_certificate_days", "gauge", "Days for which a certificate is still valid.", days)
+
+
+def plan_text(status: PlanStatus, now: float) -> str:
+    """The exposition of a plan at a time (seconds since 1970)."""
+    return "".join(line + "\n" for line in _plan_lines(status, now))
+
+
+def _plan_lines(status: PlanStatus, now: float) -> Iterator[str]:
+    about = {"kind": status.kind, "title": status.title}
+    yield from _family("fedloom_info", "gauge", "What is watched.", [(about, 1)])
+    yield from _number("fedloom_healthy", "1 while it advances or is finished, else 0.", not status.trouble(now))
+    phases: list[Sample] = [({"phase": phase}, float(phase == status.phase(now))) for phase in get_args(Phase)]
+    yield from _family("fedloom_phase", "gauge", "1 for the phase that it is in.", phases)
+    runs: list[Sample] = [({"phase": phase}, status.counts[phase]) for phase in get_args(Phase)]
+    yield from _family("fedloom_runs", "gauge", "How many runs of the plan are in a phase.", runs)
+    yield from _number("fedloom_seconds_left", "About how long it will take.", status.seconds_left(now))
 
 
 def _scores(status: Status) -> Iterator[str]:

@@ -12,13 +12,17 @@ import ssl
 import time
 from http import HTTPStatus
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.settings import load_server
 from fedloom.watch.live_events import LiveEvents, to_json
 from fedloom.watch.page import live_page, security_policy
-from fedloom.watch.prometheus import CONTENT_TYPE, prometheus_text
+from fedloom.watch.plan_page import PlanEvents, plan_page, plan_security_policy
+from fedloom.watch.plan_reader import PlanReader, plan_file
+from fedloom.watch.plan_status import PlanStatus
+from fedloom.watch.prometheus import CONTENT_TYPE, plan_text, prometheus_text
+from fedloom.watch.status import Status
 from fedloom.watch.status_reader import INTERVAL, StatusReader
 from fedloom.watch.token_file import make_token, read_token
 from fedloom.web.access import Access
@@ -30,13 +34,13 @@ class WatchServer(PageServer):
     """Serves the page of one folder until it is shut down.
 
     Args:
-        folder: The folder of a run, or of a participant of a deployment.
+        folder: The folder of a run, of a plan (such as a comparison), or of a participant of a deployment.
         address: The address to listen on; other machines reach a server's folder only, over TLS and with its token.
         port: The port; 0 chooses a free one.
     """
 
     def __init__(self, folder: Path, address: str = "127.0.0.1", port: int = 0) -> None:
-        self.reader = StatusReader(folder)
+        self.reader = StatusReader(folder) if plan_file(folder) is None else PlanReader(folder)
         access, context = _access(folder, self.reader.kind, _parse(address))
         self.address_family = socket.AF_INET6 if ":" in address else socket.AF_INET
         self.reader.read()  # an error in the folder is raised before the port is open
@@ -62,31 +66,56 @@ class WatchRequest(PageRequest):
 
     def send_page(self) -> None:
         """Send the page itself."""
-        self.send_text(HTTPStatus.OK, live_page(self.server.reader.read()), HTML)
+        reader = self.server.reader
+        page = plan_page(reader.read()) if isinstance(reader, PlanReader) else live_page(reader.read())
+        self.send_text(HTTPStatus.OK, page, HTML)
 
     def send_news(self) -> None:
         """Send what is new in the folder, as long as the page is open."""
-        self.send_events(LiveEvents(self.server.reader).new, INTERVAL)
+        reader = self.server.reader
+        events = PlanEvents(reader) if isinstance(reader, PlanReader) else LiveEvents(reader)
+        self.send_events(events.new, INTERVAL)
 
     def send_metrics(self) -> None:
         """Send the numbers for Prometheus."""
-        self.send_text(HTTPStatus.OK, prometheus_text(self.server.reader.read(), time.time()), CONTENT_TYPE)
+        reader, now = self.server.reader, time.time()
+        text = plan_text(reader.read(), now) if isinstance(reader, PlanReader) else prometheus_text(reader.read(), now)
+        self.send_text(HTTPStatus.OK, text, CONTENT_TYPE)
 
     def send_health(self) -> None:
         """Send whether the run advances; a supervisor reads the code."""
-        status, now = self.server.reader.read(), time.time()
-        trouble = status.trouble(now)
-        found = {
-            "healthy": not trouble, "phase": status.phase, "reason": trouble or status.reason, "round": status.round,
-            "rounds": status.rounds,
-            "seconds_since_last_record": None if status.last_record is None else round(now - status.last_record, 1),
-        }  # fmt: skip
-        code = HTTPStatus.SERVICE_UNAVAILABLE if trouble else HTTPStatus.OK
+        reader, now = self.server.reader, time.time()
+        found = _plan_health(reader.read(), now) if isinstance(reader, PlanReader) else _run_health(reader.read(), now)
+        code = HTTPStatus.OK if found["healthy"] else HTTPStatus.SERVICE_UNAVAILABLE
         self.send_text(code, to_json(found) + "\n", JSON)
 
     def security_policy(self) -> str:
         """The content security policy of the live page."""
-        return security_policy()
+        return plan_security_policy() if isinstance(self.server.reader, PlanReader) else security_policy()
+
+
+def _run_health(status: Status, now: float) -> dict[str, Any]:
+    trouble = status.trouble(now)
+    return {
+        "healthy": not trouble,
+        "phase": status.phase,
+        "reason": trouble or status.reason,
+        "round": status.round,
+        "rounds": status.rounds,
+        "seconds_since_last_record": None if status.last_record is None else round(now - status.last_record, 1),
+    }
+
+
+def _plan_health(status: PlanStatus, now: float) -> dict[str, Any]:
+    trouble = status.trouble(now)
+    return {
+        "healthy": not trouble,
+        "phase": status.phase(now),
+        "reason": trouble or status.reason(now),
+        "runs": len(status.members),
+        "runs_by_phase": dict(sorted(status.counts.items())),
+        "seconds_left": status.seconds_left(now),
+    }
 
 
 def _parse(address: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedloom.config.method_spec import run_label
+from fedloom.config.task_title import task_title
 from fedloom.core.errors import FedloomError
 from fedloom.deploy.participant_folder import RUN, SERVER_FILE, SITE_FILE
 from fedloom.deploy.protocol.printable import printable_line
@@ -263,13 +264,15 @@ def _kind(folder: Path) -> Kind:
     which = (
         f"; it contains runs, name one of them: {', '.join(inside[:4])}" if inside else ": it has no config.toml yet"
     )
-    raise FedloomError(f"{folder} is neither the folder of a run nor of a participant of a deployment{which}.")
+    raise FedloomError(
+        f"{folder} is neither the folder of a run, nor of a plan (a comparison, sweep, advice or audit), nor of a "
+        f"participant of a deployment{which}."
+    )
 
 
 def _title(config: Mapping[str, Any], folder: Path) -> str:
     try:
-        task = config["task"]
-        name = f"{run_label(config)} on {task['name'] if isinstance(task, Mapping) else task}"
+        name = f"{run_label(config)} on {task_title({'task': config['task']})}"
     except (KeyError, TypeError, AttributeError):
         name = folder.resolve().name
     return printable_line(name, 120)

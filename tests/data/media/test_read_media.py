@@ -132,7 +132,7 @@ def test_an_unreadable_image_is_refused_or_left_out_as_asked(stripes):
         ({"file_column": "a"}, "file_column=a: stripes is a folder of images and has no columns"),
         ({"images": {"size": 0}}, "size=0 in images: it must be at least 1"),
         ({"images": {"sise": 8}}, "unknown key in images: 'sise'. Did you mean 'size'?"),
-        ({"kind": "labels"}, "stripes: its sub-folders are the classes: leave kind and classes out"),
+        ({"kind": "labels"}, "stripes: its sub-folders are the classes: leave kind, classes and empty_labels out"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(options, message, stripes):

@@ -74,3 +74,31 @@ def test_hugging_face_datasets_are_read_as_they_are():
     ).cast_column("image", datasets.Image())
     assert fl.read(pictures, clients=2).columns["x"].shape == (40, 3, 4, 5)
     assert fl.read(datasets.DatasetDict({"train": table})).names == made.names
+
+
+SYMPTOMS = [["cough", "fever"], [], ["fever"], ["rash"]] * 10
+
+
+class Patients(Dataset):
+    def __len__(self):
+        return len(X)
+
+    def __getitem__(self, place):
+        return X[place], SYMPTOMS[place], int(CLIENT[place])
+
+
+def of_huggingface():
+    datasets = pytest.importorskip("datasets", reason="needs Hugging Face's datasets")
+    return datasets.Dataset.from_dict({"x": X.tolist(), "label": SYMPTOMS, "client": CLIENT.tolist()})
+
+
+def of_pandas():
+    pandas = pytest.importorskip("pandas", reason="frames need pandas")
+    return pandas.DataFrame({"a": X[:, 0].numpy(), "b": X[:, 1].numpy(), "label": SYMPTOMS, "client": CLIENT.numpy()})
+
+
+@pytest.mark.parametrize("make", [Patients, of_huggingface, of_pandas])
+def test_lists_of_names_are_labels_of_which_a_sample_may_have_none(make):
+    made = fl.read(make(), empty_labels="none")
+    assert list(made.class_names) == ["cough", "fever", "rash"]
+    assert made.columns["y"].tolist() == 10 * [[1, 1, 0], [0, 0, 0], [0, 1, 0], [0, 0, 1]]

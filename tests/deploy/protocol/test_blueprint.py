@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from fedloom.config.resolve import method_from_config, resolve, task_from_config
 from fedloom.core.errors import FedloomError
@@ -22,6 +23,7 @@ from fedloom.rounds.loop import play_prelude, play_round
 from fedloom.rounds.run_state import initial_state
 from fedloom.runs.prepare import prepare
 from fedloom.runs.runner import execute, partition_counts
+from fedloom.runs.start_model import with_start
 from fedloom.tasks.graphs.read import save_graph
 from fedloom.tasks.graphs.split import split_graph
 from support.small_graphs import clubs
@@ -160,6 +162,30 @@ def test_frozen_parameters_are_in_the_blueprint_and_in_no_message(tmp_path, monk
             replace(loaded, constants={**loaded.constants, **wrong}).server_task({})
 
 
+@pytest.mark.parametrize(
+    "trained", [{"frozen": ["1.*"]}, {"adapters": {"rank": 2, "train": ["head.*"]}}], ids=["frozen", "adapters"]
+)
+def test_a_plan_has_the_model_that_it_starts_from_and_sites_train_their_part_of_it(trained, tmp_path):
+    weights = {name: tensor + 0.01 for name, tensor in task_from_config(config()).model.state_dict().items()}
+    save_file(weights, tmp_path / "weights.safetensors")
+    how = {"task": {**DIGITS, **trained}, "start_from": str(tmp_path / "weights.safetensors")}
+    made = Blueprint.of(config(**how), SITES)
+    made.save(tmp_path / "site", server=False)
+    again = Blueprint.load(tmp_path / "site")
+    assert again.digest == made.digest
+    assert again.config.start_from is None
+    simulated = composition_of(with_start(task_from_config(config(**how)), how["start_from"]), made).runtime()
+    for client in range(3):
+        task = again.site_task(rehearsal_settings(client), tmp_path)
+        first = task.model[1]
+        assert torch.equal(getattr(first, "base", first).weight, weights["1.weight"])
+        expected, found = update(simulated, client), update(again.runtime(task), client)
+        assert all(torch.equal(expected[name], found[name]) for name in expected)
+    server = again.server_task({})
+    assert torch.equal(server.initial_row(), made.initial)
+    assert server.layout.width == len(made.initial)
+
+
 def test_the_server_set_is_with_the_server_only_and_public_files_are_named_without_their_places(tmp_path):
     np.savez(tmp_path / "public.npz", x=np.full((4, 1, 8, 8), 0.5))
     public = {"path": str(tmp_path / "public.npz"), "labelled": False}
@@ -179,6 +205,21 @@ def test_the_server_set_is_with_the_server_only_and_public_files_are_named_witho
         True,
         10,
     )
+
+
+def test_balanced_weights_are_numbers_of_the_run_file_whose_labels_no_site_repeats(tmp_path):
+    task = {
+        **DIGITS,
+        "loss": {"name": "cross_entropy", "class_weights": "balanced"},
+        "partition": {"name": "dirichlet", "alpha": 0.5},
+    }
+    made = Blueprint.of(config(task=task), SITES)
+    simulated = task_from_config(config(task=task))
+    assert made.config.task.loss["class_weights"] == simulated.objective.class_weights
+    assert equals_simulation(made)
+    made.save(tmp_path, server=False)
+    site = Blueprint.load(tmp_path).site_task(rehearsal_settings(1), tmp_path)
+    assert site.objective == simulated.objective
 
 
 def test_a_stream_is_refused():

@@ -31,6 +31,7 @@ REHEARSED = {
 """Runs that can only be rehearsed, and why."""
 REFUSED = {
     "centralised": "all clients' data in one place",
+    "fedbn": "without BatchNorm",
     "fedgala": "has no graphs",
     "fedgalap": "has no graphs",
     "fedharm": "names none",

@@ -16,7 +16,9 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
+from fedloom.config.resolve import resolve, task_from_config
 from fedloom.core.aggregator import TOLERATED
 from fedloom.core.algorithm import State
 from fedloom.core.channel_step import ChannelStep, Extras, Sender
@@ -38,6 +40,7 @@ from fedloom.runs.folder.checkpoint import load_checkpoint
 from fedloom.runs.prepare import prepare
 from fedloom.runs.results.history import History
 from fedloom.runs.runner import execute
+from fedloom.runs.start_model import with_start
 from fedloom.tasks.graphs.read import save_graph
 from support.compositions import spec_of
 from support.local_transport import TINY, Local, Plan, Sent, change_answer, quick, simulate, tamper_with
@@ -132,6 +135,12 @@ PARTLY = {
 SERVER_SET = {"server_set": {"share": 0.1}}
 MORE_DATA = {"fedca": {"communal": 0.1}, "fedcon": SERVER_SET, "fedlid": SERVER_SET}
 """What some methods need beside clients' samples."""
+NORMED = """from torch import nn
+
+
+def net(inputs, classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(inputs, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, classes))
+"""
 
 
 @pytest.mark.parametrize(
@@ -152,6 +161,9 @@ def test_a_channel_an_aggregator_and_an_adversary_give_the_simulators_bytes(meth
         seams |= {"task": task, "local": {"epochs": 1, "batch_size": 0, "lr": 0.1}}
     if method in MORE_DATA:
         seams["task"] = {**TINY["task"], **MORE_DATA[method]}
+    if Fact.BATCHNORM in needed_facts(METHODS[method]()):
+        (tmp_path / "net.py").write_text(NORMED)
+        seams["task"] = {"name": "digits", "clients": 3, "seed": 1, "model": f"{tmp_path}/net.py:net"}
     made = Plan.of("fedharm:a=1" if method == "fedharm" else spec_of(method), **seams)  # its model has no stages
     local = Local(made, tmp_path, max_norm=1e6)
     history, expected = local.play(), simulate(made)
@@ -864,6 +876,28 @@ def test_what_passed_on_the_wire_is_counted(tmp_path):
     assert local.engine.pending.wire == {
         "messages": 9, "bytes_down": down, "bytes_up": sum(len(sent.answer) for sent in updates)
     }  # fmt: skip
+
+
+def test_low_rank_adapters_train_at_sites_as_in_the_simulation(tmp_path):
+    task = {**TINY["task"], "adapters": {"rank": 2}}  # type: ignore[dict-item]
+    made = Plan.of("fedavg", task=task, eval_every=1)
+    history, expected = Local(made, tmp_path).play(), simulate(made)
+    assert exclusions(history) == []
+    assert [r["metrics"] for r in history.records] == [r["metrics"] for r in expected.records]
+    assert history.total("bytes_up") == 3 * 3 * 4 * 2 * (64 + 8 + 8 + 10)
+
+
+def test_a_run_starts_from_a_deployed_one_with_what_its_plan_has_frozen(tmp_path):
+    task = {**TINY["task"], "frozen": ["1.*"]}  # type: ignore[dict-item]
+    plain = task_from_config(resolve({**TINY, "method": {"name": "fedavg"}, "task": task}))
+    weights = {name: tensor + 0.01 for name, tensor in plain.model.state_dict().items()}
+    save_file(weights, tmp_path / "weights.safetensors")
+    made = Plan.of("fedavg", task=task, start_from=str(tmp_path / "weights.safetensors"))
+    history = Local(made, tmp_path / "server").play()
+    made.blueprint.save(tmp_path / "server", server=True)
+    started = with_start(plain, str(tmp_path / "server/run")).model
+    assert torch.equal(started[1].weight, weights["1.weight"])
+    assert torch.equal(plain.layout.row(started), history.row)
 
 
 # -- metrics

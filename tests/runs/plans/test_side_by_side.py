@@ -18,10 +18,10 @@ import torch
 import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.registry.user_errors import WorkerError
+from fedloom.runs.callbacks.trackers import Tracker
 from fedloom.runs.plans.compare import make_plan, run_comparison, write_comparison
 from fedloom.runs.plans.members import Member, RunFactory, share_of_cores
 from fedloom.runs.plans.side_by_side import RunToDo, side_by_side
-from fedloom.runs.trackers import Tracker
 from support.synthetic import federation, mlp
 
 VALUES = {"task": {"name": "digits", "clients": 4}, "rounds": 3}
@@ -132,8 +132,10 @@ def test_trackers_are_closed_once_and_here() -> None:
     tracker = Tracker(lambda _, number: logged.append(number), lambda: closed.append(os.getpid()))
 
     def do(observers: Any) -> None:
-        for observe in observers:
-            observe({"metrics": {}, "round": 7, "bytes_down": 0, "bytes_up": 0, "bytes_between": 0, "steps": 0})
+        for callback in observers:
+            callback.round_ends(
+                {"metrics": {}, "round": 7, "bytes_down": 0, "bytes_up": 0, "bytes_between": 0, "steps": 0}
+            )
 
     list(side_by_side([RunToDo(0, "a", do, [tracker]), RunToDo(1, "b", do)], 2))
     assert (logged, closed) == ([7], [os.getpid()])

@@ -132,3 +132,22 @@ def test_a_run_that_diverges_warns_and_one_that_does_not_is_silent(task):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         fl.run(task, rounds=1)
+
+
+def test_one_metric_is_drawn_alone_or_on_axes_of_ones_own(task, tmp_path):
+    from matplotlib.figure import Figure
+
+    history = fl.run(task, rounds=2)
+    loss = "client_model/own_test/loss/mean"
+    rounds, values = history.series(loss)
+    (axes,) = history.plot(metric=loss).axes
+    assert [list(one) for one in axes.lines[0].get_data()] == [rounds, values]
+    assert axes.get_ylabel() == "loss"
+    mine = Figure()
+    left, right = mine.subplots(1, 2)
+    assert history.plot(tmp_path / "mine.png", ax=right) is right
+    assert (tmp_path / "mine.png").exists()
+    assert [list(one) for one in right.lines[0].get_data()] == list(map(list, history.series(history.score.clients)))
+    assert not left.lines
+    with pytest.raises(FedloomError, match="client_model/own_test/los/mean"):
+        history.plot(metric="client_model/own_test/los/mean")

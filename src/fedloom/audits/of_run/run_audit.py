@@ -30,6 +30,7 @@ from fedloom.audits.of_run.result import Audit
 from fedloom.config.method_spec import Method, method_from
 from fedloom.config.schema import RunConfig
 from fedloom.config.settings import DEFAULT_ROUNDS
+from fedloom.config.task_title import task_title
 from fedloom.core.algorithm import Algorithm
 from fedloom.core.arguments import path_from, real_number
 from fedloom.core.errors import FedloomError, unwritable
@@ -173,7 +174,7 @@ def _conclude(
     score = score_of(prepared.plain)
     findings = find_all(schedule.probes, schedule.settings, results, score.higher_is_better)
     found = Audit(
-        task=prepared.composition.task.name,
+        task=task_title(prepared.plain),
         method=History(prepared.plain).label,
         clients=prepared.composition.task.federation.clients,
         rounds=schedule.subject.rounds,

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
-    from fedloom.runs.runner import Observer
+    from fedloom.runs.callbacks.callback import Observer
 
 
 MOST_ROWS = 20

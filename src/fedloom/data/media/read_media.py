@@ -23,7 +23,7 @@ from fedloom.data.media.load_files import load_files
 from fedloom.data.media.medium import Medium
 from fedloom.data.tables.client_columns import suggest_client_column
 from fedloom.data.tables.read_table import USUAL_CLIENT, divide_rows
-from fedloom.data.tables.table_columns import TableColumns
+from fedloom.data.tables.table_columns import EmptyLabels, TableColumns
 from fedloom.data.tables.table_targets import rows_with_targets, table_targets, target_columns
 from fedloom.data.tables.tables import Table, read_table
 from fedloom.data.targets import Targets, few_names
@@ -82,7 +82,7 @@ def federation_of_files(
     """
     files = _list_files(path, medium, columns, reading)
     names = columns.targets[:1] if path.is_dir() else target_columns(files.table, columns.target)
-    files = files.rows(*rows_with_targets(files.table, names))
+    files = files.rows(*rows_with_targets(files.table, names, columns.empty_labels))
     loaded = load_files(files.table, medium, reading.settings, reading.skip_unreadable)
     files, x = files.rows(loaded.kept, loaded.note), loaded.x
     copies = number_copies(x)
@@ -94,7 +94,7 @@ def federation_of_files(
             x, copies = x[~known], copies[~known]
     doubles = len(copies) - len(np.unique(copies))
     told = f"{count_words(doubles, medium.what)} a copy of another one: copies are never on two sides of a split"
-    targets = _targets(path, files.table, names, kind, classes)
+    targets = _targets(path, files.table, names, kind, classes, columns.empty_labels)
     federation = divide_rows(
         files.table,
         targets,
@@ -125,12 +125,19 @@ def _list_files(path: Path, medium: Medium, columns: TableColumns, reading: File
     return UserFiles(*folder_table(path, columns, medium.what, medium.endings, reading.client_from))
 
 
-def _targets(path: Path, table: Table, names: Sequence[str], kind: str | None, classes: int | None) -> Targets:
+def _targets(
+    path: Path,
+    table: Table,
+    names: Sequence[str],
+    kind: str | None,
+    classes: int | None,
+    empty_labels: EmptyLabels,
+) -> Targets:
     """The targets of files: what their table says, or the names of the folders that they lie in."""
     if path.is_file() or kind == "number":
-        return table_targets(table, names, kind, classes)
-    if kind not in (None, "classes") or classes is not None:
-        raise FedloomError(f"{path.name}: its sub-folders are the classes: leave kind and classes out.")
+        return table_targets(table, names, kind, classes, empty_labels)
+    if kind not in (None, "classes") or classes is not None or empty_labels != "missing":
+        raise FedloomError(f"{path.name}: its sub-folders are the classes: leave kind, classes and empty_labels out.")
     texts = table.texts(names[0], "class")
     found = sorted(set(texts.tolist()), key=lambda name: (0, name.zfill(12)) if name.isdigit() else (1, name))
     if len(found) < 2:

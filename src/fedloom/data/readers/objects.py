@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, Dataset, RandomSampler, SequentialSampl
 
 from fedloom.core.errors import FedloomError
 from fedloom.data.stack_samples import stack_samples
+from fedloom.data.tables.labels import are_label_lists, column_of_lists
 from fedloom.data.tables.table_columns import TableColumns
 from fedloom.data.tables.tables import Table, table_of_frame
 
@@ -113,7 +114,12 @@ def arrays_of_dataset(dataset: Any, names: TableColumns, where: str) -> Arrays:
     inputs, *others = ([sample[place] for sample in samples] for place in range(len(samples[0])))
     found: Arrays = {"x": _by_key(inputs, where) if isinstance(inputs[0], Mapping) else stack_samples(inputs, where)}
     called = ("y", "client")
-    return found | {name: stack_samples(one, f"{where}, {name}") for name, one in zip(called, others, strict=False)}
+    return found | {name: _values(one, f"{where}, {name}") for name, one in zip(called, others, strict=False)}
+
+
+def _values(samples: Sequence[Any], where: str) -> np.ndarray:
+    """The values of a key as an array; lists of names stay lists."""
+    return column_of_lists(samples) if are_label_lists(samples) else stack_samples(samples, where)
 
 
 def _by_key(samples: Sequence[Any], where: str, ignore: Sequence[str] = ()) -> dict[str, np.ndarray]:
@@ -126,7 +132,7 @@ def _by_key(samples: Sequence[Any], where: str, ignore: Sequence[str] = ()) -> d
                 f"{keys}: give all samples the same keys."
             )
     kept = [key for key in samples[0] if key not in ignore]
-    return {key: stack_samples([sample[key] for sample in samples], f"{where}, {key}") for key in kept}
+    return {key: _values([sample[key] for sample in samples], f"{where}, {key}") for key in kept}
 
 
 def arrays_of_huggingface(dataset: Any, names: TableColumns, where: str) -> Arrays | None:
@@ -156,6 +162,8 @@ def arrays_of_huggingface(dataset: Any, names: TableColumns, where: str) -> Arra
 
 def _column(values: Any, where: str) -> np.ndarray:
     """A column as the dataset gives it; one of arrays of several shapes is checked sample by sample."""
+    if are_label_lists(values):
+        return column_of_lists(values)
     found = np.asarray(values) if isinstance(values, np.ndarray) or not isinstance(values, list) else None
     if found is not None and (found.dtype != object or not len(found) or not hasattr(found[0], "shape")):
         return found

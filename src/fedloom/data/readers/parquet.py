@@ -10,6 +10,7 @@ import numpy as np
 
 from fedloom.core.errors import FedloomError
 from fedloom.data.readers.csv import refuse_repeated, text_cells
+from fedloom.data.tables.labels import label_cell
 from fedloom.files.limits import check_bytes, check_columns, check_size
 
 NUMBER = 8
@@ -93,4 +94,6 @@ def _column(column: Any, types: Any, where: str) -> np.ndarray:
         return np.array([None if cell is None else str(cell)[:19] for cell in column.to_pylist()], "datetime64[s]")
     if types.is_string(kind) or types.is_large_string(kind):
         return text_cells(["" if cell is None else cell for cell in column.to_pylist()])
+    if types.is_list(kind) and (types.is_string(kind.value_type) or types.is_large_string(kind.value_type)):
+        return text_cells(["" if cell is None else label_cell(cell, where) for cell in column.to_pylist()])
     raise FedloomError(f"{where} is {kind}, which is not a number, a text or a time: ignore the column.")

@@ -54,9 +54,9 @@ def federation_of_series(
         raise FedloomError(f"{table.where} has no channel besides '{settings.series}' and '{names[0]}': add columns.")
     marked = TableColumns(columns.target, columns.client, (), columns.group, (TEST,))
     whole = table_of_series(table, settings, channels, marked)
-    there, left_out = rows_with_targets(whole, names)
+    there, left_out = rows_with_targets(whole, names, columns.empty_labels)
     whole = whole.rows(there)
-    targets = table_targets(whole, names, kind, classes)
+    targets = table_targets(whole, names, kind, classes, columns.empty_labels)
     test = None if own_test is None else whole.columns[TEST] == 1
     suggestion = suggest_client_column(whole.without((X, TEST)), [*names, columns.group])
     federation = divide_rows(whole, targets, columns.client, columns.group, test, suggestion=suggestion, **options)

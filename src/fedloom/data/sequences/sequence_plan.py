@@ -20,7 +20,7 @@ from fedloom.data.folder import read_arrays
 from fedloom.data.sequences.sequence_settings import Sequences
 from fedloom.data.stack_samples import column_of
 from fedloom.data.tables.table_columns import TableColumns
-from fedloom.data.tables.tables import Table, as_texts, is_table, name_list, read_table
+from fedloom.data.tables.tables import Table, as_texts, name_list, read_table, table_files
 
 X, LENGTHS = "x", "lengths"
 """The column of sequences in a table with a row per sample; the array of lengths in an NPZ file."""
@@ -121,7 +121,7 @@ class SequencePlan(BaseModel):
             if path.suffix.lower() != ".npz":
                 raise FedloomError(f"{path.name}: the task's data are sequences: give an .npz file with x and lengths.")
             return _npz_table(path, columns)
-        if not is_table(path):
+        if not table_files(path):
             raise FedloomError(f"{path.name}: the task's data are a table with a row per time step: give one.")
         table = read_table(path, [*columns.names, self.series], columns.ignore)
         return table_of_series(table, Sequences(self.series, self.order or None), self.channels, columns)

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict
 from fedloom.core.errors import FedloomError
 from fedloom.data.tables.dates import date_features, parse_dates
 from fedloom.data.tables.table_columns import TableColumns
-from fedloom.data.tables.tables import Table, as_texts, is_table, name_list, order_features, read_table
+from fedloom.data.tables.tables import Table, as_texts, name_list, order_features, read_table, table_files
 
 FIRST_WORD = 2
 TEXT_MODEL = "bag-of-words"
@@ -250,12 +250,13 @@ class ColumnPlan(BaseModel):
         """A user's table, whose columns of categories and words stay texts.
 
         Args:
-            path: A table.
+            path: A table, or a folder with its pieces.
             columns: The columns that are not inputs.
         """
-        if not is_table(path):
+        if not table_files(path):
             raise FedloomError(
-                f"{path.name} is not a table, but the task's data are one: give a .csv, .tsv or .parquet file."
+                f"{path.name} is not a table, but the task's data are one: give a .csv, .tsv or .parquet file, or a "
+                "folder with its pieces."
             )
         return read_table(path, [*columns.names, *self.texts], columns.ignore)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,62 @@ def is_missing(values: np.ndarray) -> np.ndarray:
     elif values.dtype.kind == "O":
         found = [v is None or v != v or (isinstance(v, str) and not v.strip()) for v in values.flat]
     return np.asarray(found, dtype=bool).reshape(values.shape)
+
+
+LABEL_MARKS = ("|", ";", ",")
+"""What may separate the labels of a cell, the likeliest first."""
+
+
+def are_label_lists(values: Any) -> bool:
+    """Whether the targets of samples are lists of names; None is a missing one, and some list is not empty."""
+    if not isinstance(values, list | tuple) and not (isinstance(values, np.ndarray) and values.dtype.hasobject):
+        return False
+    lists = [value for value in values if value is not None]
+    return all(map(is_label_list, lists)) and any(map(len, lists))
+
+
+def column_of_lists(lists: Sequence[Any]) -> np.ndarray:
+    """Lists as the objects of a column, also where all have the same length.
+
+    Args:
+        lists: A list per sample, or None.
+    """
+    found = np.empty(len(lists), dtype=object)
+    for place, one in enumerate(lists):
+        found[place] = one
+    return found
+
+
+def is_label_list(value: Any) -> bool:
+    """Whether a value is a list of names, such as ``["fever", "cough"]``; it may be empty."""
+    several = isinstance(value, list | tuple | set | frozenset) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    return several and all(isinstance(name, str) for name in value)
+
+
+def label_cell(names: Iterable[str], where: str) -> str:
+    """A list of names as a table has it: ``fever|cough``; an empty one is empty.
+
+    Args:
+        names: Those of one sample; a set is sorted.
+        where: What an error calls the data.
+    """
+    known = sorted(names) if isinstance(names, set | frozenset) else list(names)
+    for name in known:
+        if LABEL_MARKS[0] in name:
+            raise FedloomError(
+                f"{where}: the label '{name[:40]}' has a '{LABEL_MARKS[0]}', which separates labels: rename it."
+            )
+    return LABEL_MARKS[0].join(known)
+
+
+def label_cells(lists: Iterable[Iterable[str] | None], where: str) -> np.ndarray:
+    """Lists of names as the cells of a table's column; None stays a missing one.
+
+    Args:
+        lists: The names of each sample.
+        where: What an error calls the data.
+    """
+    return np.array([None if names is None else label_cell(names, where) for names in lists], dtype=object)
 
 
 def number_labels(labels: np.ndarray, classes: int | None, where: str) -> tuple[np.ndarray, list[str], int]:

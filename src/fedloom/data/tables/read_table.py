@@ -20,6 +20,7 @@ from fedloom.data.from_arrays import divide_samples, number_clients
 from fedloom.data.leak_groups import join_groups, number_groups
 from fedloom.data.tables.client_columns import suggest_client_column
 from fedloom.data.tables.fit_columns import fit_columns, fit_words
+from fedloom.data.tables.table_columns import EmptyLabels
 from fedloom.data.tables.table_targets import rows_with_targets, table_targets, tagged_column, target_columns
 from fedloom.data.tables.tables import Table
 from fedloom.data.tables.text_column import Text, fit_text
@@ -40,6 +41,7 @@ def federation_of_table(
     own_test: np.ndarray | None = None,
     text: Text | None = None,
     dates: Mapping[str, str] | None = None,
+    empty_labels: EmptyLabels = "missing",
     **options: Any,
 ) -> Federation:
     """The federation of a table's rows.
@@ -53,6 +55,7 @@ def federation_of_table(
         own_test: Whether each row belongs to the test part of its client.
         text: The column of sentences that is the only input, where there is one.
         dates: How the dates of columns are written, where it is not found by itself: ``{"admitted": "%d/%m/%Y"}``.
+        empty_labels: What an empty cell of the target says.
         **options: Options of ``from_arrays``: partition, clients, seed, the shares and the title.
     """
     names = target_columns(table, target)
@@ -69,14 +72,16 @@ def federation_of_table(
             raise FedloomError(
                 f"{table.where}: the text '{text.column}' is also the target, client or group: name one."
             )
-    there, left_out = rows_with_targets(table, names)
+    there, left_out = rows_with_targets(table, names, empty_labels)
     table, own_test = table.rows(there), None if own_test is None else own_test[there]
     inputs = [name for name in table.columns if name not in {*names, client, group}]
     if not inputs:
         raise FedloomError(f"{table.where} has no feature column besides '{names[0]}': add the inputs.")
     if len(table) < 2:
         raise FedloomError(f"{table.where} has 1 sample: give at least two, one to train on and one to test on.")
-    targets = table_targets(table, names, kind, classes)
+    targets = table_targets(table, names, kind, classes, empty_labels)
+    if left_out and targets.kind == "labels":
+        left_out += "; --empty-labels none keeps them as samples with none of the labels"
     suggestion = suggest_client_column(table, [*names, group])
     federation = divide_rows(table, targets, client, group, own_test, suggestion=suggestion, **options)
     train = federation.train.order.numpy()

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
+
+EmptyLabels = Literal["missing", "none"]
+"""What an empty cell, or list, of a target says: that it is missing, or that the sample has none of the labels."""
 
 
 @dataclass(frozen=True)
@@ -16,6 +20,7 @@ class TableColumns:
         ignore: Further columns that are left out.
         group: The column that says which rows belong together.
         others: Further columns that may be there and are not inputs.
+        empty_labels: What an empty cell of the target says.
     """
 
     target: str = "label"
@@ -23,6 +28,7 @@ class TableColumns:
     ignore: Sequence[str] = ()
     group: str | None = None
     others: Sequence[str] = ()
+    empty_labels: EmptyLabels = "missing"
 
     @property
     def targets(self) -> list[str]:

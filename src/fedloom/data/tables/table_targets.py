@@ -9,7 +9,7 @@ import numpy as np
 from fedloom.core.errors import FedloomError
 from fedloom.core.targets import IGNORED
 from fedloom.data.tables.column_plan import reads_as_number
-from fedloom.data.tables.table_columns import USUAL_COLUMNS
+from fedloom.data.tables.table_columns import USUAL_COLUMNS, EmptyLabels
 from fedloom.data.tables.tables import LONGEST_NAME, Table, as_texts, name_list
 from fedloom.data.targets import (
     Targets,
@@ -18,6 +18,7 @@ from fedloom.data.targets import (
     is_measured_column,
     number_values,
     read_targets,
+    refuse_empty_labels,
     rows_of_numbers,
 )
 
@@ -42,11 +43,14 @@ def target_columns(table: Table, target: str | Sequence[str]) -> list[str]:
     return names
 
 
-def rows_with_targets(table: Table, names: Sequence[str]) -> tuple[np.ndarray, str]:
+def rows_with_targets(
+    table: Table, names: Sequence[str], empty_labels: EmptyLabels = "missing"
+) -> tuple[np.ndarray, str]:
     """Whether each row has a target, and a note on those that have none.
 
     Args:
         names: The columns of the target.
+        empty_labels: What an empty cell says.
     """
     there = np.ones(len(table), dtype=bool)
     for name in names:
@@ -55,18 +59,31 @@ def rows_with_targets(table: Table, names: Sequence[str]) -> tuple[np.ndarray, s
         return there, ""
     if not there.any():
         raise FedloomError(f"{table.where}: column '{names[0]}' is empty in every row: there is nothing to learn.")
+    if empty_labels == "none":
+        refuse_empty_labels(None, len(names), table.where)
+        return np.ones(len(table), dtype=bool), ""
     gone = int((~there).sum())
     return there, f"{gone:,} row{'s' if gone > 1 else ''} without a target {'are' if gone > 1 else 'is'} left out"
 
 
-def table_targets(table: Table, names: Sequence[str], kind: str | None, classes: int | None) -> Targets:
+def table_targets(
+    table: Table,
+    names: Sequence[str],
+    kind: str | None,
+    classes: int | None,
+    empty_labels: EmptyLabels = "missing",
+) -> Targets:
     """The targets of a table's rows, each of which has one.
 
     Args:
         names: The columns of the target.
         kind: The kind of target; None to choose it from the values.
         classes: The number of classes, where the values do not show it.
+        empty_labels: What an empty cell says.
     """
+    if empty_labels == "none":
+        refuse_empty_labels(kind, len(names), table.where)
+        kind = "labels"
     if len(names) > 1:
         return _several_columns(table, names, kind)
     called = f"column '{names[0]}'"
@@ -79,7 +96,7 @@ def table_targets(table: Table, names: Sequence[str], kind: str | None, classes:
                 f"{table.where}: {called}, row {row}: {len(text)} characters are too long for a name: fill it in or "
                 "leave the row out."
             )
-    return read_targets(texts, kind, classes, table.where, called)
+    return read_targets(texts, kind, classes, table.where, called, empty_labels)
 
 
 def _several_columns(table: Table, names: Sequence[str], kind: str | None) -> Targets:

@@ -18,6 +18,7 @@ from fedloom.core.errors import FedloomError, suggestion
 from fedloom.data.readers.csv import csv_columns, csv_rows, has_decimal_commas, text_cells
 from fedloom.data.readers.leaf import list_parts
 from fedloom.data.readers.parquet import ARROW_ENDINGS, parquet_columns, parquet_header
+from fedloom.data.tables.labels import is_label_list, label_cell
 
 LONGEST_NAME = 200  # characters of a label or a client
 TEXT_ENDINGS = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
@@ -111,6 +112,22 @@ def is_table(path: Path) -> bool:
     return path.name.lower().endswith(TABLE_ENDINGS)
 
 
+def table_files(path: Path) -> list[Path]:
+    """A table, or the pieces of one that lie in a folder, by their numbers and names; none if there are none.
+
+    Args:
+        path: A file, or a folder with tables in itself, not in its folders.
+    """
+    if not path.is_dir():
+        return [path] if is_table(path) else []
+    pieces = (file for file in path.iterdir() if file.is_file() and is_table(file) and not file.name.startswith("."))
+    return sorted(pieces, key=_piece_order)
+
+
+def _piece_order(file: Path) -> tuple[bool, str]:
+    return not file.name[0].isdigit(), file.name.zfill(40)
+
+
 def as_texts(column: np.ndarray) -> np.ndarray:
     """A column as texts; whole numbers have no decimals, and a missing value is empty."""
     if column.dtype.kind == "f":
@@ -151,12 +168,14 @@ def order_features(features: Sequence[str], wanted: Sequence[str], where: str) -
 
 
 def read_table(path: Path, texts: Collection[str] = (), ignore: Collection[str] = ()) -> Table:
-    """Read a table, by its ending as CSV, TSV (gzipped or not), parquet or Arrow.
+    """Read a table, by its ending as CSV, TSV (gzipped or not), parquet or Arrow; or the pieces of one in a folder.
 
     Args:
         texts: Columns that are names and stay texts, also where they look like numbers.
         ignore: Columns that are left out.
     """
+    if path.is_dir():
+        return join_tables([read_table(piece, texts, ignore) for piece in table_files(path)], path.name)
     if path.suffix.lower() in BINARY_ENDINGS:
         return Table(parquet_columns(path, ignore), path.name)
     table = Table(csv_columns(path, texts), path.name, decimal_commas=has_decimal_commas(path))
@@ -165,7 +184,8 @@ def read_table(path: Path, texts: Collection[str] = (), ignore: Collection[str] 
 
 
 def table_header(path: Path) -> list[str]:
-    """The names of a table's columns."""
+    """The names of a table's columns; where it is in pieces, of the first one."""
+    path = table_files(path)[0] if path.is_dir() else path
     return parquet_header(path) if path.suffix.lower() in BINARY_ENDINGS else list(next(csv_rows(path))[0])
 
 
@@ -186,7 +206,7 @@ def read_tables_per_client(
     """
     pieces: list[tuple[str, str, Table]] = []
     for part, files in list_parts(folder, "*"):
-        for path in sorted(filter(is_table, files), key=lambda file: (not file.name[0].isdigit(), file.name.zfill(40))):
+        for path in sorted(filter(is_table, files), key=_piece_order):
             pieces.append((path.name.split(".")[0], part, read_table(path, texts, ignore)))
     tables = [table for *_, table in pieces]
     whole, sizes = join_tables(tables, folder.name), [len(table) for table in tables]
@@ -248,15 +268,16 @@ def table_of_frame(frame: Any, where: str = "the frame") -> Table:
         else:
             missing = series.isna().to_numpy()
             cells = [None if gone else value for value, gone in zip(series.tolist(), missing.tolist(), strict=True)]
-            columns[str(name)] = _object_cells(cells)
+            columns[str(name)] = _object_cells(cells, where)
     if not len(frame) or not columns:
         raise FedloomError(f"{where} has no rows or no columns: add samples.")
     return Table(columns, where, names)
 
 
-def _object_cells(cells: Sequence[Any]) -> np.ndarray:
-    """Python values as a column: numbers if all are, else texts."""
+def _object_cells(cells: Sequence[Any], where: str) -> np.ndarray:
+    """Python values as a column: numbers if all are, else texts; a list of names is ``fever|cough``."""
     known = [cell for cell in cells if cell is not None]
     if known and all(isinstance(cell, int | float | np.number | bool) for cell in known):
         return np.array([np.nan if cell is None else float(cell) for cell in cells])
-    return text_cells(["" if cell is None else cell for cell in cells])
+    lists = [label_cell(cell, where) if is_label_list(cell) else cell for cell in cells]
+    return text_cells(["" if cell is None else cell for cell in lists])

@@ -26,12 +26,13 @@ from fedloom.data.tables.column_plan import ColumnPlan
 from fedloom.data.tables.schema import DataSchema, InputColumn
 from fedloom.data.tables.table_columns import TableColumns
 from fedloom.data.tables.table_targets import rows_with_targets, target_columns
-from fedloom.data.tables.tables import is_table, table_header
+from fedloom.data.tables.tables import is_table, table_files, table_header
 from fedloom.data.tables.targets_under_schema import (
     folder_classes,
     table_targets_under_schema,
     targets_under_schema,
 )
+from fedloom.data.targets import rows_without_labels
 
 log = logging.getLogger("fedloom")
 
@@ -40,7 +41,8 @@ def read_under_schema(path: Path, schema: DataSchema, columns: TableColumns, ski
     """The samples of a file or folder, with the schema's columns, classes and types.
 
     Args:
-        path: A table, an NPZ file, or a folder with a sub-folder of images or sounds per class.
+        path: A table or a folder with its pieces, an NPZ file, or a folder with a sub-folder of images or sounds per
+            class.
         schema: What the samples must look like.
         columns: The columns of a table, or for ``group`` the array of an NPZ file, that are not inputs.
         skip_unreadable: Whether images and sounds that cannot be read are left out, instead of an error.
@@ -63,7 +65,7 @@ def read_under_schema(path: Path, schema: DataSchema, columns: TableColumns, ski
             "or a folder of images or sounds."
         )
     if plan is None:
-        if path.is_dir() or len(schema.shape) != 1:
+        if not table_files(path) or len(schema.shape) != 1:
             called = "a folder" if path.is_dir() else "a table"
             raise FedloomError(
                 f"{path.name} is {called}, but the task needs inputs of shape {schema.shape}: give an .npz."
@@ -77,13 +79,14 @@ def _planned_samples(
     path: Path, schema: DataSchema, plan: InputPlan, columns: TableColumns, skip_unreadable: bool
 ) -> Samples:
     """The rows, or files, that have a target, with inputs as a plan makes them."""
-    if plan.endings and not path.is_dir():
+    of_files = bool(plan.endings) and path.is_dir()
+    if plan.endings and not of_files:
         require_columns(path, columns, columns.client)  # a site is one client
     table = plan.read_table(path, columns)
-    names = target_columns(table, columns.target) if not path.is_dir() else columns.targets[:1]
+    names = columns.targets[:1] if of_files else target_columns(table, columns.target)
     table.require([] if columns.group is None else [columns.group])
     inputs = [name for name in table.columns if name not in {*names, columns.client, columns.group}]
-    there, left_out = rows_with_targets(table, names)
+    there, left_out = rows_with_targets(table, names, columns.empty_labels)
     table = table.rows(there)
     plan.check_columns(inputs, path.name)
     unreadable = ""
@@ -91,10 +94,12 @@ def _planned_samples(
         table, unreadable = plan.without_unreadable(table)
     for note in filter(None, (left_out, unreadable)):
         log.warning("%s: %s", path.name, note)
-    if path.is_dir() and schema.target_kind == "classes":
+    if of_files and schema.target_kind == "classes":
         y = folder_classes(table.columns[names[0]], schema, path.name)
     else:
         y = table_targets_under_schema(table, columns.target, schema)
+    if columns.empty_labels == "none" and (bare := int((~y.any(1)).sum())):
+        log.warning("%s: of the labels, %s", path.name, rows_without_labels(bare))
     group = None if columns.group is None else number_groups(table.texts(columns.group, "group"), len(table), path.name)
     x = plan.encode(table)
     if plan.endings and len(np.unique(copies := number_copies(x))) < len(x):  # no copy is trained on and tested on

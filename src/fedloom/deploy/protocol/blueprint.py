@@ -43,13 +43,14 @@ from fedloom.files.atomic_write import write_atomic
 from fedloom.files.formats import SETTINGS
 from fedloom.files.json_text import parse_json
 from fedloom.files.limits import most_json, read_limited
-from fedloom.losses.make_objective import make_objective
+from fedloom.losses.make_objective import fit_to_labels, make_objective
 from fedloom.metrics.make_metrics import with_metrics
 from fedloom.registry.validation import read_toml, validate
 from fedloom.rounds.client_runtime import ClientRuntime
 from fedloom.runs.folder.checkpoint import load_tensors
 from fedloom.runs.folder.fingerprint import hash_tensor
 from fedloom.runs.folder.old_folders import with_new_keys
+from fedloom.runs.folder.plan_constants import INITIAL
 from fedloom.runs.poisoned_task import poisoned_task
 from fedloom.runs.prepare import (
     Prepared,
@@ -65,9 +66,10 @@ from fedloom.runs.start_model import with_start
 from fedloom.tasks.architectures import numbered_models
 from fedloom.tasks.builder import SiteSource, TaskDeployment, task_builder
 from fedloom.tasks.deployment import samples_at
+from fedloom.tasks.trained_parts import with_trained_parts
 from fedloom.training.local_trainer import LocalTrainer
 
-CONFIG, SCHEMA, INITIAL = "config.toml", "schema.json", "initial.safetensors"
+CONFIG, SCHEMA = "config.toml", "schema.json"
 COMMUNAL, GLOBAL, SERVER = "communal.safetensors", "global.safetensors", "server.safetensors"
 ARCHITECTURE = "architecture/"
 """Before the number of an architecture and the names of its initial model's tensors in ``initial.safetensors``."""
@@ -116,12 +118,16 @@ class Blueprint:
         names = tuple(sites)
         task, algorithm = task_from_config(config), method_from_config(config)
         if config.start_from is not None:  # the blueprint holds the initial model
-            task, config = with_start(task, config.start_from), config.model_copy(update={"start_from": None})
+            task = with_start(task, config.start_from, config.start_without)
+            config = config.model_copy(update={"start_from": None, "start_without": []})
         check_deployable(config, task, algorithm, names)
         if task.architectures is not None:  # sites that are added must not change who has which model
             models = numbered_models(config.task.models, task.architectures)
             config = config.model_copy(update={"task": replace(config.task, models=models)})
             task = task_from_config(config)
+        if (goal := fit_to_labels(config.task.loss, task.federation)) is not config.task.loss:
+            config = config.model_copy(update={"task": replace(config.task, loss=goal)})
+            task = replace(task, made_from={**task.made_from, "loss": goal})
         # Before it is checked as a simulation, whose draws are secret: at sites they are not, and noise is another one.
         plan = planned_run(config, algorithm, task, len(names), selects=len(names) > 1, deployed=True)
         config = with_planned_noise(config, plan)
@@ -242,9 +248,10 @@ class Blueprint:
         if self.schema.rehearsal_only:
             return self._rehearsal_task()
         settings = task_settings(self.config)
-        return self._with_initial_model(
-            self._deployment.server_task(settings, self.schema, sizes, self.communal, self.global_test, self.server_set)
+        task = self._deployment.server_task(
+            settings, self.schema, sizes, self.communal, self.global_test, self.server_set
         )
+        return self._with_initial_model(with_trained_parts(task, settings))
 
     def site_task(self, settings: SiteSettings, folder: Path) -> Task:
         """A site's task, from its own data or its share of the run file's.
@@ -265,7 +272,9 @@ class Blueprint:
             raise FedloomError(f"site {settings.name}: {problem} (then make the deployment again).")
         data = settings.data
         site = SiteSource(settings.name, client, _data_path(settings, folder), data.target, data.ignore, data.salt)
-        return self._with_initial_model(self._deployment.site_task(task_settings(config), schema, site, self.communal))
+        known = task_settings(config)
+        task = self._deployment.site_task(known, schema, site, self.communal)
+        return self._with_initial_model(with_trained_parts(task, known))
 
     def runtime(self, task: Task) -> ClientRuntime:
         """What a site's process needs to do jobs: the method over its task.

@@ -12,9 +12,7 @@ from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
 from fedloom.deploy.protocol.printable import printable_line
 from fedloom.registry.nested_keys import select_prefix
-
-CONSTANT = "constant/"
-"""Before the names of the initial model's constants in ``initial.safetensors``."""
+from fedloom.runs.folder.plan_constants import CONSTANT
 
 
 @dataclass(frozen=True, eq=False)

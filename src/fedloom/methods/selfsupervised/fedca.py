@@ -33,8 +33,8 @@ from fedloom.core.task import Task
 from fedloom.methods.selfsupervised.contrast import nt_xent
 from fedloom.methods.selfsupervised.fedsimclr import FedSimCLR
 from fedloom.methods.selfsupervised.heads import PROJECTION
-from fedloom.methods.selfsupervised.shared_columns import all_but_the_head
 from fedloom.methods.selfsupervised.two_views import projections
+from fedloom.methods.shared_columns import all_but_the_head
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ from fedloom.core.network import Network
 from fedloom.core.settings import Share, WholeNumber
 from fedloom.core.task import Task
 from fedloom.methods.selfsupervised.heads import PREDICTOR, with_predictor
-from fedloom.methods.selfsupervised.shared_columns import all_but_the_head
 from fedloom.methods.selfsupervised.two_views import TwoViews, projections
+from fedloom.methods.shared_columns import all_but_the_head
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ from fedloom.core.task import Task
 from fedloom.methods.requirements import require_features
 from fedloom.methods.selfsupervised.contrast import model_contrast
 from fedloom.methods.selfsupervised.heads import PROJECTION, projection_head
-from fedloom.methods.selfsupervised.shared_columns import SharedColumns
+from fedloom.methods.shared_columns import SharedColumns
 
 PERSONAL = "personal"
 """The name of the personal projection head."""

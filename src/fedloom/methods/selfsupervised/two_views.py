@@ -19,7 +19,7 @@ from fedloom.core.task import Task
 from fedloom.methods.selfsupervised.augmentation import Augmentation
 from fedloom.methods.selfsupervised.contrast import nt_xent
 from fedloom.methods.selfsupervised.heads import PROJECTION, with_projection
-from fedloom.methods.selfsupervised.shared_columns import SharedColumns, all_but_the_head
+from fedloom.methods.shared_columns import SharedColumns, all_but_the_head
 
 
 @dataclass(frozen=True)

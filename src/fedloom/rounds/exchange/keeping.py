@@ -1,4 +1,4 @@
-"""The end of an exchange: what clients keep is written, and what the exchange cost is noted."""
+"""The end of an exchange: what clients keep is written, and what the exchange cost is noted and reported."""
 
 from __future__ import annotations
 
@@ -15,4 +15,5 @@ class Keeping(Station):
     def take_back(self, answers: Answers, round: RoundContext) -> Answers:
         """The same answers."""
         answers.keep()
+        answers.report()
         return answers

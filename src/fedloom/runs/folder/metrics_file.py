@@ -27,9 +27,9 @@ def append_record(folder: Path | None, record: dict[str, Any], seconds: float | 
     _append(folder, TIMINGS, timing | {"digest": digest_of(compact_json(timing))})
 
 
-def append_stop(folder: Path | None, reason: str) -> None:
-    """Append why a run ended before its last round."""
-    _append(folder, METRICS, {"stopped": reason})
+def append_stop(folder: Path | None, reason: str, *, can_continue: bool = False) -> None:
+    """Append why a run ended before its last round, and whether it can continue."""
+    _append(folder, METRICS, {"stopped": reason, **({"can_continue": True} if can_continue else {})})
 
 
 def count_records(folder: Path, since: tuple[int, int, str] = (0, 0, NOTHING)) -> tuple[int, int, str]:

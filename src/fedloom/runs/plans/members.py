@@ -16,6 +16,7 @@ from fedloom.config.schema import RunConfig
 from fedloom.config.settings import DEFAULT_ROUNDS
 from fedloom.core.algorithm import Algorithm, exchanges
 from fedloom.core.task import Task
+from fedloom.runs.callbacks.callback import Observer
 from fedloom.runs.folder.fingerprint import TO_RUN_ANYWAY, fingerprint, refuse_other_task
 from fedloom.runs.folder.load_config import load_config_to_resume
 from fedloom.runs.folder.manifest import Damaged
@@ -23,7 +24,7 @@ from fedloom.runs.plans.side_by_side import RunToDo, side_by_side, usable_cores
 from fedloom.runs.prepare import Prepared, prepare
 from fedloom.runs.results.history import History
 from fedloom.runs.run import task_section
-from fedloom.runs.runner import Observer, execute, resume
+from fedloom.runs.runner import execute, resume
 
 log = logging.getLogger("fedloom")
 ObserversOf = Callable[[str, int], Sequence[Observer]]
@@ -216,6 +217,8 @@ def read_finished(folder: Path, member: Member) -> History | None:
     if is_finished(folder):
         try:
             history = History.load(folder)
+            if history.can_continue:  # a callback stopped it
+                return None
             if history.config["rounds"] >= member.rounds or history.stopped is not None:
                 return history
         except Damaged as damage:

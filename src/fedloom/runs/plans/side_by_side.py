@@ -2,7 +2,8 @@
 
 A run's result depends on its config and task alone, so how many run at once changes no byte of it. A run is prepared in
 this process, whose tasks all runs of a seed share, and forked then: its data are not copied. What it measures comes
-back through a pipe, round by round, so that observers are called here, as if all runs were here.
+back through a pipe, round by round, so that observers are called here, as if all runs were here; and the run hears
+through it when a callback wants it to stop.
 """
 
 from __future__ import annotations
@@ -21,13 +22,17 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
-from fedloom.core.errors import FedloomError
+from fedloom.core.errors import FedloomError, StopRun
 from fedloom.registry.user_errors import WorkerError, describe_user_error
-from fedloom.runs.runner import Observer
-from fedloom.runs.trackers import Tracker
+from fedloom.rounds.client_work import ClientWork
+from fedloom.runs.callbacks.callback import Callback, Observer
+from fedloom.runs.callbacks.callback_list import CallbackList
+from fedloom.runs.results.history import History
 
 Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
+AWAITED = ("round_begins", "round_ends")
+"""The events that a run waits for: then it hears whether it goes on."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +42,8 @@ class RunToDo(Generic[Key, Result]):
     Args:
         key: What its result is told apart by.
         name: What an error calls it.
-        do: Runs it, and calls what it gets with the record of each round. What it returns can be pickled.
-        observers: Are called with each record, in this process.
+        do: Runs it with the observers that it gets. What it returns can be pickled.
+        observers: Look on, in this process.
     """
 
     key: Key
@@ -102,9 +107,10 @@ class ForkedRun(Generic[Key, Result]):
         context = multiprocessing.get_context("fork")
         self.run: RunToDo[Key, Result] = run
         self.answer: tuple[str, Any] = ("died", None)
-        self.pipe, theirs = context.Pipe(duplex=False)
+        self.callbacks = CallbackList(run.observers)
+        self.pipe, theirs = context.Pipe()
         # Not a daemon: a run may have workers of its own, which end when it does.
-        self.process: ForkProcess = context.Process(target=_serve, args=(run, theirs, self.pipe))
+        self.process: ForkProcess = context.Process(target=_serve, args=(run, self.callbacks, theirs, self.pipe))
         self.process.start()
         theirs.close()
 
@@ -114,11 +120,13 @@ class ForkedRun(Generic[Key, Result]):
             kind, payload = pickle.loads(self.pipe.recv_bytes())  # noqa: S301  from a process that this one forked
         except (EOFError, OSError):
             return True
-        if kind != "record":
+        if kind != "event":
             self.answer = (kind, payload)
             return True
-        for observe in self.run.observers:
-            observe(payload)
+        event, argument = payload
+        getattr(self.callbacks, event)(argument)
+        if event in AWAITED:
+            self.pipe.send_bytes(pickle.dumps(self.callbacks.reason))
         return False
 
     def result(self) -> Result:
@@ -143,12 +151,51 @@ class ForkedRun(Generic[Key, Result]):
         self.process.join()
         self.process.close()
         self.pipe.close()
-        for observe in self.run.observers:
-            if isinstance(observe, Tracker):
-                observe.close()
+        self.callbacks.close()
 
 
-def _serve(run: RunToDo[Any, Any], pipe: Connection, parents_end: Connection) -> None:
+class Forward(Callback):
+    """What a run in a process of its own has for callbacks: it sends what happens to those that look on elsewhere.
+
+    Args:
+        callbacks: Those; they are called in the other process, and only asked here what they want to know of.
+        send: Sends an event and its argument.
+        hear: Waits until they have seen it, and returns why they want the run to stop, if they do.
+    """
+
+    def __init__(self, callbacks: CallbackList, send: Callable[[str, Any], None], hear: Callable[[], str | None]):
+        self.callbacks, self.send, self.hear = callbacks, send, hear
+
+    def run_begins(self, history: History) -> None:
+        """Pass it on."""
+        self._pass_on("run_begins", history)
+
+    def round_begins(self, number: int) -> None:
+        """Pass it on."""
+        self._pass_on("round_begins", number)
+
+    def client_trained(self, work: ClientWork) -> None:
+        """Pass it on; who wants the run to stop now is heard at the end of the round."""
+        self._pass_on("client_trained", work)
+
+    def round_ends(self, record: dict[str, Any]) -> None:
+        """Pass it on."""
+        self._pass_on("round_ends", record)
+
+    def run_ends(self, history: History) -> None:
+        """Pass it on."""
+        self._pass_on("run_ends", history)
+
+    def _pass_on(self, event: str, argument: Any) -> None:
+        if event not in AWAITED and not self.callbacks.hears(event):
+            return
+        self.send(event, argument)
+        reason = self.hear() if event in AWAITED else None
+        if reason is not None:
+            raise StopRun(reason)
+
+
+def _serve(run: RunToDo[Any, Any], callbacks: CallbackList, pipe: Connection, parents_end: Connection) -> None:
     parents_end.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -159,8 +206,13 @@ def _serve(run: RunToDo[Any, Any], pipe: Connection, parents_end: Connection) ->
         # Not pipe.send: torch would pass a tensor as a file that is gone when this process ends.
         pipe.send_bytes(pickle.dumps((kind, payload)))
 
+    def hear() -> str | None:
+        reason: str | None = pickle.loads(pipe.recv_bytes())  # noqa: S301  from the process that forked this one
+        return reason
+
     try:
-        send("done", run.do([lambda record: send("record", record)]))
+        forward = Forward(callbacks, lambda *event: send("event", event), hear)
+        send("done", run.do([forward] if callbacks.callbacks else []))
     except FedloomError as error:
         send("refused", error)
     except Exception as error:

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedloom.config.method_spec import run_label
+from fedloom.config.task_title import task_title
 from fedloom.core.arguments import path_from
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.core.task import check_task
-from fedloom.plotting.curves import curves_figure
+from fedloom.plotting.curves import curves_figure, draw_panel
 from fedloom.plotting.style import save_figure
 from fedloom.rounds.early_stopping import EarlyStopping, best_so_far
 from fedloom.rounds.score import Score, score_of, scores_of
@@ -27,12 +28,16 @@ from fedloom.runs.folder.manifest import newest_manifest
 from fedloom.runs.folder.old_folders import read_run_values
 from fedloom.runs.folder.run_files import read_partition, read_records, read_result, read_seconds
 from fedloom.runs.results.client_model import client_model, client_number
+from fedloom.runs.results.data_frame import data_frame
+from fedloom.runs.results.history_html import history_html
 from fedloom.runs.results.metric_names import refuse_unknown_metric
-from fedloom.runs.results.summaries import BYTES, bytes_sent, score_panels
+from fedloom.runs.results.summaries import BYTES, bytes_sent, metric_panel, score_panels
 from fedloom.runs.results.unadapted_row import unadapted_row
+from fedloom.runs.start_model import with_start
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
     from torch import Tensor, nn
 
     from fedloom.core.algorithm import Algorithm
@@ -53,6 +58,7 @@ class History:
         partition: The table of training samples per client and class.
         folder: The folder of the run; None if it stayed in memory.
         stopped: Why the run ended early, if it did.
+        can_continue: Whether a callback stopped it, so that ``fl.resume`` continues it.
         row: The weights of the shared model, if the method has one.
         seconds: How long each round took, by its number.
         confusion: How many test samples of each class (rows) clients' models took for which class (columns), all
@@ -68,6 +74,7 @@ class History:
     partition: dict[str, Any] = field(default_factory=dict)
     folder: Path | None = field(default=None, compare=False)
     stopped: str | None = None
+    can_continue: bool = False
     row: Tensor | None = field(default=None, compare=False)
     seconds: dict[int, float] = field(default_factory=dict, compare=False)
     confusion: list[list[int]] = field(default_factory=list)
@@ -76,7 +83,6 @@ class History:
 
     def __repr__(self) -> str:
         last = self.records[-1]["round"] if self.records else 0
-        task = self.config.get("task", {})
         facts = [f"{last} of {self.config['rounds']} rounds" if "rounds" in self.config else f"{last} rounds"]
         for metric, whose in ((self.score.clients, "clients' models"), (self.score.shared, "global model")):
             value = self.last(metric)
@@ -84,7 +90,7 @@ class History:
         facts += [f"ended with round {self.final_round}"] if "early_stopping" in self.config else []
         facts += [f"stopped: {self.stopped}"] if self.stopped else []
         facts += [f"in {self.folder}"] if self.folder is not None else []
-        return f"<History of {self.label} on {task.get('name', 'its task')}: {', '.join(facts)}>"
+        return f"<History of {self.label} on {task_title(self.config)}: {', '.join(facts)}>"
 
     @property
     def label(self) -> str:
@@ -178,23 +184,32 @@ class History:
 
     def frame(self) -> pd.DataFrame:
         """One line per round with every metric as a column (needs pandas)."""
-        try:
-            import pandas as pd
-        except ImportError as missing:
-            raise FedloomError("history.frame() needs pandas: pip install pandas.") from missing
         lines = [{"round": r["round"], **{k: r.get(k, 0) for k in BYTES}, "steps": r["steps"]} for r in self.records]
-        return pd.DataFrame([line | r["metrics"] for line, r in zip(lines, self.records, strict=True)])
+        rows = [line | r["metrics"] for line, r in zip(lines, self.records, strict=True)]
+        return data_frame(rows, "history.frame()")
 
-    def plot(self, path: str | Path | None = None) -> Any:
-        """The score by round as a matplotlib figure, also saved to ``path`` if given.
+    def plot(self, path: str | Path | None = None, *, metric: str | None = None, ax: Axes | None = None) -> Any:
+        """The score by round as a matplotlib figure, also saved to ``path`` if given. A notebook shows it.
 
         Args:
             path: The file; its ending names the format.
+            metric: Another metric, such as ``client_model/own_test/loss/mean``; by default the scores of the global
+                model and of clients' models.
+            ax: Axes of your own figure. One metric is drawn on them, clients' score by default, and they are returned.
         """
-        figure = curves_figure(score_panels("round", {self.label: [self]}), [self.label])
-        if path is not None:
+        if metric is None and ax is None:
+            panels = score_panels("round", {self.label: [self]})
+        else:
+            panels = [metric_panel(self, metric or self.score.clients)]
+        if ax is not None:
+            draw_panel(ax, panels[0])
+        figure = curves_figure(panels, [self.label]) if ax is None else ax.get_figure(root=True)
+        if path is not None and figure is not None:
             save_figure(figure, path)
-        return figure
+        return figure if ax is None else ax
+
+    def _repr_html_(self) -> str:
+        return history_html(self)
 
     def model(self, task: Task, client: int | str | None = None, method: Algorithm | None = None) -> nn.Module:
         """A trained model: a copy of the task's model with the run's final weights.
@@ -221,6 +236,9 @@ class History:
                 f"this run's model has {len(row):,} numbers, but the model of the task {task.name} has "
                 f"{task.layout.width:,}: give the task of the run."
             )
+        start = self.config.get("start_from")
+        if start is not None and task.layout.constants(task.model):  # what is frozen came from there
+            task = with_start(task, start, self.config.get("start_without", ()))
         model = copy.deepcopy(task.model)
         task.layout.fill(model, row)
         return model.eval()
@@ -258,6 +276,7 @@ class History:
             partition=read_partition(folder, manifest),
             folder=folder,
             stopped=next((r["stopped"] for r in records if "stopped" in r), None),
+            can_continue=any(r.get("can_continue") is True for r in records),
             row=read_server_state(folder).get("row"),
             seconds=read_seconds(folder),
             confusion=read_result(folder, "confusion.json", manifest) or [],

@@ -169,13 +169,22 @@ def half_width(differences: Floats, pairs: int = 1) -> float | None:
         differences: Paired differences.
         pairs: How many pairs the interval stands for; each has its share of the error.
     """
-    from scipy.special import stdtrit
-
     count = len(differences)
     if count < 2:
         return None
-    quantile = float(stdtrit(count - 1, 1 - (1 - LEVEL) / 2 / pairs))
-    return quantile * float(np.std(differences, ddof=1) / np.sqrt(count))
+    return student_quantile(count, pairs) * float(np.std(differences, ddof=1) / np.sqrt(count))
+
+
+def student_quantile(count: int, pairs: int = 1) -> float:
+    """How many standard errors an interval for the mean of some differences reaches to each side.
+
+    Args:
+        count: How many differences there are, two at least.
+        pairs: How many pairs the interval stands for; each has its share of the error.
+    """
+    from scipy.special import stdtrit
+
+    return float(stdtrit(count - 1, 1 - (1 - LEVEL) / 2 / pairs))
 
 
 def probability_better(differences: Sequence[float], comparisons: int = 1) -> float | None:

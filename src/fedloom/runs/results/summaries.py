@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from fedloom.core.errors import FedloomError, unknown
 from fedloom.plotting.curves import CurvePanel, MethodCurve
-from fedloom.rounds.score import ACCURACY, Score, score_of
+from fedloom.rounds.score import ACCURACY, Score, score_of, scores_of
 
 if TYPE_CHECKING:
     from fedloom.runs.results.history import History
@@ -171,6 +171,25 @@ def score_panels(axis: str, histories: Histories) -> list[CurvePanel]:
         what = "Seconds were" if axis == "seconds" else f"{score.heading} was"
         raise FedloomError(f"{what} not recorded in these runs.")
     return panels
+
+
+def metric_panel(history: History, metric: str) -> CurvePanel:
+    """The curve of one metric of one run, by round.
+
+    Args:
+        metric: The full name of the metric.
+    """
+    rounds, values = history.series(metric)
+    if not rounds:
+        raise FedloomError(f"{metric} was not recorded in this run.")
+    measure = (metric.split("/")[2:3] or [metric])[0]  # MODEL/DATA/MEASURE and perhaps /OVER
+    known = next((one for one in scores_of(history.config) or [history.score] if one.name == measure), None)
+    unit, share = (measure, False) if known is None else (known.axis, known.is_share)
+    x, y = np.array(rounds, dtype=np.float64), np.array(values, dtype=np.float64)
+    line = MethodCurve(history.label, 0, x, y, stopped=history.stopped is not None)
+    note = "one seed; ×: stopped" if history.stopped else "one seed"
+    references = baseline_lines({history.label: [history]}, metric)
+    return CurvePanel(metric, note, "round", (line,), unit, share, references)
 
 
 def runs_with_baselines(histories: Histories) -> list[History]:

@@ -200,5 +200,5 @@ def test_an_object_of_ones_own_with_validation_parts_is_advised_on(monkeypatch):
     task = fl.task_of(replace(own, valid=own.train), mlp())
     short(monkeypatch, 1)
     advice = fl.advise(task, minutes=20, methods="fedavg", rounds=2)
-    assert advice.task == "own"
+    assert advice.task == "own data"
     assert advice.overall.clients == 5

@@ -22,6 +22,7 @@ from fedloom.config.method_spec import split_methods, with_method
 from fedloom.config.resolve import resolve
 from fedloom.config.schema import RunConfig
 from fedloom.config.settings import DEFAULT_ROUNDS
+from fedloom.config.task_title import task_title
 from fedloom.core.arguments import real_number
 from fedloom.core.errors import FedloomError
 from fedloom.core.local_work import LocalWork
@@ -305,9 +306,8 @@ class Screening:
         groups = [with_baseline(pick, baselines, test_outcomes) for pick in groups]
         overall = with_baseline(overall, baselines, test_outcomes)
         costs |= dict.fromkeys(baselines, Cost(0, 0, 0))
-        task = self.tasks.tasks[0][1]
         return Advice(
-            task=task.name,
+            task=task_title(self.values),
             score=self.score.name,
             higher_is_better=self.score.higher_is_better,
             is_share=self.score.is_share,

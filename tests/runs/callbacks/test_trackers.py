@@ -7,7 +7,7 @@ import pytest
 import fedloom as fl
 from fedloom.core.errors import FedloomError
 from fedloom.core.task import Task
-from fedloom.runs.trackers import TRACKERS, make_trackers
+from fedloom.runs.callbacks.trackers import TRACKERS, make_trackers
 from support.synthetic import federation, mlp
 
 WORK = {"epochs": 1, "batch_size": 16, "lr": 0.1}

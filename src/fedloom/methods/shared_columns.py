@@ -1,7 +1,7 @@
-"""Several parts of a model are averaged under one name; the rest stays with clients, or as it was.
+"""Some columns of a model are averaged under one name; the rest stays with clients, or as it was.
 
-The base of the methods whose models have more parts than a body and a head. ``methods/partial_sharing.py`` is the same
-for two parts.
+The base of FedBN and of the methods whose models have more parts than a body and a head.
+``methods/partial_sharing.py`` is the same for two parts.
 """
 
 from __future__ import annotations

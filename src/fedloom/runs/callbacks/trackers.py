@@ -1,4 +1,4 @@
-"""Trackers: observers that send the metrics of each round to TensorBoard, MLflow or Weights & Biases."""
+"""Trackers: callbacks that send the metrics of each round to TensorBoard, MLflow or Weights & Biases."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 from fedloom.core.arguments import list_from
 from fedloom.core.errors import FedloomError, unknown
+from fedloom.runs.callbacks.callback import Callback
 from fedloom.runs.results.summaries import BYTES
 
 Log = Callable[[dict[str, float], int], None]
@@ -17,19 +18,24 @@ Log = Callable[[dict[str, float], int], None]
 
 
 @dataclass(frozen=True)
-class Tracker:
-    """An observer that sends the numbers of each round to a tracker, until the run ends.
+class Tracker(Callback):
+    """Sends the numbers of each round to a tracker, until the run ends.
 
     Args:
         log: Sends the numbers of a round.
-        close: Tells the tracker that the run has ended.
+        end: Tells the tracker that the run has ended.
     """
 
     log: Log
-    close: Callable[[], None]
+    end: Callable[[], None]
 
-    def __call__(self, record: dict[str, Any]) -> None:
+    def round_ends(self, record: dict[str, Any]) -> None:
+        """Send its numbers."""
         self.log({**record["metrics"], **{key: float(record[key]) for key in (*BYTES, "steps")}}, record["round"])
+
+    def close(self) -> None:
+        """End the tracker's run."""
+        self.end()
 
 
 TRACKERS = {
