@@ -135,6 +135,19 @@ def test_cli_page_names_every_command_and_option() -> None:
                 assert f"`{option}" in page or f" {option} " in page, f"{verb} {option} is not in docs/cli.md"
 
 
+def test_every_command_has_the_options_that_the_table_of_options_gives_it() -> None:
+    """`fedloom data` lacked `--text` and `--empty-labels`, which the table promised."""
+    group = typer.main.get_command(app)
+    assert isinstance(group, click.Group)
+    table = (HOME / "docs" / "cli.md").read_text().split("## Options that several commands share")[1].split("\n## ")[0]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `-")]
+    assert len(rows) > 20
+    for options, verbs, *_ in rows:
+        for verb in verbs.split(", "):
+            there = {option for parameter in group.commands[verb].params for option in parameter.opts}
+            assert set(re.findall(r"--?[a-z][a-z-]*", re.sub(r"`([^ `]+)[^`]*`", r"\1", options))) <= there, verb
+
+
 def test_configuration_example_is_valid_and_complete() -> None:
     (text,) = blocks(HOME / "docs" / "cli.md", "toml")
     values = tomllib.loads(text)

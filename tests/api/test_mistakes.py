@@ -33,7 +33,10 @@ RUN = {
     "no method": ({"method": None}, "method=None: give a spec such as 'fedprox:mu=0.1', a method, or its class."),
     "another class": ({"method": NoMethod}, "test_mistakes.NoMethod'>: give a spec"),
     "another object": ({"method": 3}, "method=3: give a spec"),
-    "no task": ({"task": None}, "task=None: give a task, as fl.task and fl.task_of make one."),
+    "no task": (
+        {"task": None},
+        "task=None: give a task: fl.task(name), or fl.task_of(fl.read(data)) of your own data.",
+    ),
     "a section": ({"task": {"name": "digits"}}, "task={'name': 'digits'}: give a task"),
     "a federation": ({"task": federation([9, 9])}, "give a task"),
     "a number as folder": ({"out": 3}, "out=3: give a path."),

@@ -213,6 +213,26 @@ def test_data_shows_counts_and_draws_a_picture(inside, tmp_path):
     assert (tmp_path / "p.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_data_reads_sentences_and_series_as_a_run_does(inside, tmp_path):
+    rows = "\n".join(f"the soup was {'good' if n % 2 else 'cold'} on day {n},{n % 2},h{n % 3}" for n in range(60))
+    csv(tmp_path, "review,label,client\n" + rows)
+    assert json.loads(inside("data", "own.csv", "--text", "review", "--json").stdout)["input_shape"] == [7]
+    rows = "\n".join(f"{n // 4},{n % 4},{n}.5,{n // 4 % 2},h{n // 4 % 3}" for n in range(160))
+    csv(tmp_path, "visit,minute,pulse,label,client\n" + rows)
+    series = ["own.csv", "--set", "task.sequences={series='visit', order='minute'}"]
+    assert json.loads(inside("data", *series, "--json").stdout)["input_shape"] == [2, 4]
+    assert "only task.dates, task.images, task.sequences, " in refusal(
+        inside("data", "own.csv", "--set", "task.seed=1")
+    )
+
+
+def test_data_speaks_of_classes_only_where_there_are_some(inside, tmp_path):
+    csv(tmp_path, "age,days,cost,client\n" + "\n".join(f"{n},{n}.5,{n % 7}.25,h{n % 3}" for n in range(60)))
+    shown = inside("data", "own.csv", "--target", "days,cost").stdout
+    assert "numbers" in shown
+    assert "class" not in shown
+
+
 def test_a_users_csv_is_trained_on(inside, tmp_path):
     rows = "\n".join(f"{i % 7},{i % 3},{'yes' if i % 2 else 'no'},h{i % 4}" for i in range(200))
     csv(tmp_path, "age,dose,outcome,hospital\n" + rows)

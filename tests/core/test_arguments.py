@@ -32,7 +32,10 @@ def test_what_fits_is_taken() -> None:
         (lambda: path_from("out", 3), "out=3: give a path."),
         (lambda: path_from("out", ""), "out='': it is empty: name a path."),
         (lambda: list_from("track", "a", "'a'"), "track='a': give a list, for instance track=['a']."),
-        (lambda: check_task(None), "task=None: give a task, as fl.task and fl.task_of make one."),
+        (
+            lambda: check_task(None),
+            "task=None: give a task: fl.task(name), or fl.task_of(fl.read(data)) of your own data.",
+        ),
         (lambda: whole_number("n", "x" * 99), f"n='{'x' * 59}...: it must be a whole number."),
     ],
 )

@@ -143,7 +143,7 @@ def test_pfllibs_pickled_files_are_refused_with_the_way_out(tmp_path: Path) -> N
     [
         ("", "a.csv is empty"),
         ("a,label\n", "a header and no rows"),
-        ("a,b\n1,2\n", "a.csv has no column 'label': its columns are a, b"),
+        ("a,b\n1,2\n", "a.csv has no column 'label': say which one is to be predicted"),
         ("label\n1\n", "no feature column"),
         ("a,a,label\n1,2,0\n", "the column 'a' twice"),
         ("a,label\n1,0\n2\n", "row 2: 1 cells where the header has 2"),
@@ -185,12 +185,22 @@ def test_wrong_arrays_are_refused_in_a_sentence(x, y, more: dict, message: str) 
 def test_wrong_paths_are_refused(tmp_path: Path) -> None:
     with pytest.raises(FedloomError, match="does not exist"):
         fd.read(tmp_path / "no.csv")
+    (tmp_path / "bikes.csv").write_text("")
+    with pytest.raises(FedloomError, match=r"bike\.csv does not exist: .* Did you mean 'bikes\.csv'\?"):
+        fd.read(tmp_path / "bike.csv")
     (tmp_path / "a.xls").write_text("")
     with pytest.raises(FedloomError, match=r"'\.xls' cannot be read"):
         fd.read(tmp_path / "a.xls")
     (tmp_path / "empty").mkdir()
     with pytest.raises(FedloomError, match=r"no \*\.json file"):
         fd.read(tmp_path / "empty")
+
+
+def test_a_misspelt_argument_is_named_with_the_nearest_one() -> None:
+    with pytest.raises(FedloomError, match=r"unknown argument of fl\.read 'taget'\. Did you mean 'target'\?"):
+        fd.read([], taget="y")
+    with pytest.raises(FedloomError, match=r"unknown argument of fl\.read 'sed'\. Did you mean 'seed'\?"):
+        fd.read([], sed=1)
 
 
 def test_labels_may_be_truth_values_and_clients_zero_is_an_error() -> None:

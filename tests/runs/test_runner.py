@@ -222,6 +222,14 @@ def test_what_is_no_runs_folder_is_not_resumed(tmp_path):
         fl.resume(tmp_path, task=small_task())
 
 
+def test_of_a_folder_of_runs_one_is_named(tmp_path):
+    fl.compare(small_task(), ["fedavg", "local"], rounds=1, out=tmp_path / "both")
+    with pytest.raises(
+        FedloomError, match=r"no config\.toml\. Name one of the runs in it, such as .*both/fedavg-seed0\.$"
+    ):
+        fl.History.load(tmp_path / "both")
+
+
 # -- rounds with too few answers
 
 

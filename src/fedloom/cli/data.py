@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 SHOWN_CLIENTS = 30
 SHOWN_CLASSES = 12
+SET_KEYS = {"dates", "images", "sequences", "sounds", "text"}
+"""The settings of a task that say how own data are read, and are tables."""
+COUNTED = {"number": "numbers", "labels": "labels", "tokens": "tags"}
+"""What the classes of other kinds of target are called."""
 
 
 @o.declares_settings
@@ -36,6 +40,8 @@ def data(
     group_column: str | None = None,
     ignore: list[str] | None = None,
     kind: str | None = None,
+    empty_labels: str | None = None,
+    text: str | None = None,
     client_from: str | None = None,
     file_column: str | None = None,
     skip_unreadable: bool | None = None,
@@ -49,6 +55,7 @@ def data(
     Examples:  fedloom data digits --clients 20 --alpha 0.1 --png digits.png
                fedloom data patients.csv --target outcome --client-column hospital
                fedloom data photos/ --set task.images.size=48
+               fedloom data reviews.csv --client-column shop --text review
                fedloom data get mnist --from downloads/mnist/
     """
     from fedloom.core.errors import FedloomError, unwritable
@@ -60,13 +67,15 @@ def data(
         return
     if len(words) > 1:
         raise FedloomError(f"'{' '.join(words)}': name one data set or one file.")
-    about_files = {
+    reading = {
+        "empty_labels": empty_labels,
+        "text": text,
         "client_from": client_from,
         "file_column": file_column,
         "skip_unreadable": skip_unreadable,
-        **_sizes(set or []),
+        **_ways_of_reading(set or []),
     }
-    given = {key: value for key, value in about_files.items() if value is not None}
+    given = {key: value for key, value in reading.items() if value is not None}
     federation = _load(
         words[0], clients, alpha, partition, target, client_column, group_column, ignore or [], kind, seed or 0, given
     )
@@ -89,15 +98,17 @@ def data(
     _print(federation, summary)
 
 
-def _sizes(changes: list[str]) -> dict[str, Any]:
-    """What ``--set`` says of images and sounds, the only settings without an option that matter here."""
+def _ways_of_reading(changes: list[str]) -> dict[str, Any]:
+    """What ``--set`` says of how own data are read; no other setting matters here."""
     from fedloom.config.resolve import override
     from fedloom.core.errors import FedloomError
+    from fedloom.data.tables.tables import name_list
 
     found: dict[str, Any] = override({}, changes)
     task = found.get("task", {})
-    if set(found) - {"task"} or not isinstance(task, dict) or set(task) - {"images", "sounds"}:
-        raise FedloomError(f"--set {changes[0]}: only task.images and task.sounds change how data are read.")
+    if set(found) - {"task"} or not isinstance(task, dict) or set(task) - SET_KEYS:
+        known = name_list([f"task.{key}" for key in sorted(SET_KEYS)])
+        raise FedloomError(f"--set {changes[0]}: only {known} change how data are read.")
     return task
 
 
@@ -128,7 +139,7 @@ def _load(
     ignore: list[str],
     kind: str | None,
     seed: int,
-    about_files: dict[str, Any],
+    reading: dict[str, Any],
 ) -> Federation:
     from fedloom.core.errors import FedloomError
     from fedloom.data.datasets.load import load
@@ -152,9 +163,9 @@ def _load(
             clients=clients,
             partition=chosen,
             seed=seed,
-            **about_files,
+            **reading,
         )
-    for key, value in about_files.items():
+    for key, value in reading.items():
         raise FedloomError(f"{key}={value} is for your own files, and {name} is none of them: leave it out.")
     if group_column is not None:
         raise FedloomError(f"--group-column {group_column} is for your own file, and {name} has groups of its own.")
@@ -169,18 +180,20 @@ def _print(federation: Federation, summary: dict[str, Any]) -> None:
     console = printer()
     facts = Table(show_header=False, title=summary["title"])
     for key, value in summary.items():
+        if key == "classes":
+            key = COUNTED.get(summary["target"], key)
         facts.add_row(key.replace("_", " "), f"{value:.3g}" if isinstance(value, float) else str(value))
     console.print(facts)
     counts = federation.counts()
-    wide = counts.shape[1] <= SHOWN_CLASSES
-    table = Table(title="training samples per client" + (" and class" if wide else ""))
+    has_classes = 1 < counts.shape[1] <= SHOWN_CLASSES
+    table = Table(title="training samples per client" + (" and class" if has_classes else ""))
     table.add_column("client")
     table.add_column("all", justify="right")
     names = federation.class_names or [str(c) for c in range(counts.shape[1])]
-    for name in names if wide and counts.shape[1] > 1 else ():
+    for name in names if has_classes else ():
         table.add_column(str(name)[:8], justify="right")
     for client in range(min(federation.clients, SHOWN_CLIENTS)):
-        own = [str(n) if n else "·" for n in counts[client]] if wide and counts.shape[1] > 1 else []
+        own = [str(n) if n else "·" for n in counts[client]] if has_classes else []
         table.add_row(federation.name(client)[:24], str(counts[client].sum()), *own)
     if federation.clients > SHOWN_CLIENTS:
         table.caption = f"the first {SHOWN_CLIENTS} of {federation.clients} clients; --png draws all of them"

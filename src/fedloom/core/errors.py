@@ -62,6 +62,17 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     return f" Did you mean '{ends[close[0]]}'?" if close else ""
 
 
+def no_path(path: Path, give: str) -> FedloomError:
+    """The error for a file or folder that is not there, with the nearest name beside it as a suggestion.
+
+    Args:
+        path: What was looked for.
+        give: What to give, as a phrase.
+    """
+    beside = [other.name for other in path.parent.iterdir()] if path.parent.is_dir() else []
+    return FedloomError(f"{path} does not exist: give {give}.{suggestion(path.name, beside)}")
+
+
 def unwritable(path: Path | str, error: OSError, otherwise: str) -> FedloomError:
     """The error for a file or a folder that cannot be written.
 

@@ -298,5 +298,5 @@ def check_task(value: object, what: str = "task") -> Task:
         what: What an error calls it.
     """
     if not isinstance(value, Task):
-        raise argument_error(what, value, "give a task, as fl.task and fl.task_of make one")
+        raise argument_error(what, value, "give a task: fl.task(name), or fl.task_of(fl.read(data)) of your own data")
     return value

@@ -16,7 +16,7 @@ from typing import Any, ParamSpec
 
 import numpy as np
 
-from fedloom.core.errors import FedloomError
+from fedloom.core.errors import FedloomError, no_path, unknown
 from fedloom.data.federation import Federation
 from fedloom.data.folder import read_arrays
 from fedloom.data.from_arrays import RESERVED, from_arrays
@@ -38,6 +38,8 @@ from fedloom.data.tables.text_column import Text, text_settings
 from fedloom.registry.validation import validate
 
 Arguments = ParamSpec("Arguments")
+DIVISION = ("clients", "communal_share", "global_share", "partition", "seed", "test_share", "title", "valid_share")
+"""The options of ``from_arrays`` that every reader has."""
 log = logging.getLogger("fedloom.data")
 """The command line shows what is logged here, once."""
 
@@ -172,6 +174,9 @@ def read(
         sounds: What sounds become: ``{"rate": 8000, "seconds": 1.5, "mels": 40}``.
         **options: Options of ``from_arrays``: partition, clients, seed and the shares.
     """
+    for name in options:
+        if name not in DIVISION:
+            raise unknown("argument of fl.read", name, {*inspect.signature(read).parameters, *DIVISION} - {"options"})
     about_files = {
         "client_from": client_from,
         "file_column": file_column,
@@ -187,7 +192,7 @@ def read(
     path = Path(path).expanduser()
     options.setdefault("title", path.name)
     if not path.exists():
-        raise FedloomError(f"{path} does not exist: give a .csv, .npz, .parquet or .json file, or a folder of them.")
+        raise no_path(path, "a .csv, .npz, .parquet or .json file, or a folder of them or of images or sounds")
     one = target if isinstance(target, str) else ",".join(target)
     columns = TableColumns(one, client, ignore, group, empty_labels=empty_labels)
     medium = medium_of(path, columns, file_column)

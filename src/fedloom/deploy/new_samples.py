@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedloom.core.errors import FedloomError
+from fedloom.core.errors import FedloomError, no_path
 from fedloom.core.inputs import Inputs
 from fedloom.data.folder import read_arrays
 from fedloom.data.from_arrays import check_finite
@@ -51,7 +51,7 @@ def read_new_samples(paths: Sequence[Path], saved: SavedModel) -> NewSamples:
     """
     for path in paths:
         if not path.exists():
-            raise FedloomError(f"{path} does not exist: give a .csv, .tsv, .npz or .parquet file, or images.")
+            raise no_path(path, "a .csv, .tsv, .npz or .parquet file, or images or sounds")
     first, several = paths[0], [column.name for column in saved.schema.inputs]
     if several and (len(paths) > 1 or first.suffix.lower() != ".npz"):
         raise FedloomError(f"this model needs the input columns {', '.join(several)}: give one .npz file with them.")

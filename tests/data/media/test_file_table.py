@@ -130,6 +130,13 @@ def test_names_of_files_that_are_not_there_are_a_column_like_any_other(tmp_path)
     assert medium_of(path, USUAL_COLUMNS, "photo") is IMAGES
 
 
+@pytest.mark.parametrize("text", ["a long answer " * 50, "a long answer " * 50 + "in photo.png", "~nobody asked.png"])
+def test_a_text_that_cannot_be_a_path_is_no_file(text, tmp_path):
+    """A cell of more than 255 characters was looked for as a file, which the system refuses."""
+    path = write_table(tmp_path, f"answer,age,label\n{text},3,cat\nno,4,dog\n")
+    assert path_column(path, USUAL_COLUMNS, IMAGE_ENDINGS) is None
+
+
 def test_a_named_column_must_be_there_and_hold_paths(tmp_path):
     path = write_table(tmp_path, "photo,age,label\na.png,3,cat\nb.png,4,dog\n")
     refused = {

@@ -63,3 +63,22 @@ def test_several_measured_columns_are_numbers_and_others_are_asked_about():
         table_targets(table(days=["1.5", "2"], cost=["10.25", "x"]), ["days", "cost"], "number", None)
     with pytest.raises(FedloomError, match="column 'cost' is 2 in every row: leave it out"):
         table_targets(table(days=["1.5", "2"], cost=["2", "2"]), ["days", "cost"], "number", None)
+
+
+def test_without_a_target_the_column_to_predict_is_asked_for():
+    with pytest.raises(FedloomError) as caught:
+        target_columns(table(age=["1"], client=["a"], outcome=["x"]), "label")
+    assert str(caught.value) == (
+        "t.csv has no column 'label': say which one is to be predicted with --target COLUMN (target=...): age, outcome."
+    )
+
+
+def test_a_word_among_measured_values_is_named_and_not_the_first_number():
+    made = table(days=["1.5", "2", "3"], cost=["10.25", "low", "7"])
+    with pytest.raises(FedloomError, match="column 'cost': the target 'low' of row 2 is not a number"):
+        table_targets(made, ["days", "cost"], None, None)
+
+
+def test_a_misspelt_kind_of_several_targets_is_named():
+    with pytest.raises(FedloomError, match=r"unknown kind of target 'numbr'\. Did you mean 'number'\?"):
+        table_targets(table(a=["1.5"], b=["2.5"]), ["a", "b"], "numbr", None)

@@ -239,8 +239,9 @@ def path_column(
         return file_column, cells[file_column]
     inputs = [name for name in header if name not in {*columns.names, *columns.ignore}]
     for name in inputs:
-        there = len(inputs) == 1 or (path.parent / Path(cells[name]).expanduser()).is_file()
-        if cells[name].lower().endswith(tuple(endings)) and there:
+        if not cells[name].lower().endswith(tuple(endings)):
+            continue
+        if len(inputs) == 1 or os.path.isfile(path.parent / os.path.expanduser(cells[name])):
             return name, cells[name]
     return None
 

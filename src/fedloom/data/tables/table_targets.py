@@ -8,10 +8,12 @@ import numpy as np
 
 from fedloom.core.errors import FedloomError
 from fedloom.core.targets import IGNORED
-from fedloom.data.tables.table_columns import EmptyLabels
-from fedloom.data.tables.tables import LONGEST_NAME, Table, as_texts
+from fedloom.data.tables.column_plan import reads_as_number
+from fedloom.data.tables.table_columns import USUAL_COLUMNS, EmptyLabels
+from fedloom.data.tables.tables import LONGEST_NAME, Table, as_texts, name_list
 from fedloom.data.targets import (
     Targets,
+    check_kind,
     few_names,
     is_measured_column,
     number_values,
@@ -31,6 +33,12 @@ def target_columns(table: Table, target: str | Sequence[str]) -> list[str]:
         names = [target] if target in table.columns else [name.strip() for name in target.split(",") if name.strip()]
     else:
         names = list(target)
+    if names == [USUAL_COLUMNS.target] and names[0] not in table.columns:
+        others = [name for name in table.columns if name != USUAL_COLUMNS.client]
+        raise FedloomError(
+            f"{table.where} has no column '{names[0]}': say which one is to be predicted with --target COLUMN "
+            f"(target=...): {name_list(others)}."
+        )
     table.require(names or [str(target)])
     return names
 
@@ -93,12 +101,24 @@ def table_targets(
 
 def _several_columns(table: Table, names: Sequence[str], kind: str | None) -> Targets:
     """Columns of 0 and 1 as labels; columns of which each is measured, or that are asked for as such, as numbers."""
+    check_kind(kind)
     if kind not in (None, "labels", "number"):
         raise FedloomError(f"kind {kind} needs one target, but {', '.join(names)} are {len(names)}: name one column.")
     if kind == "number" or (kind is None and all(is_measured_column(table.values(name)) for name in names)):
         columns = [_number_cells(table, name) for name in names]
         return rows_of_numbers(np.stack(columns, 1), names, table.where, f"the columns {', '.join(names)}")
+    if kind is None:
+        _refuse_stray_words(table, names)
     return _columns_of_labels(table, names)
+
+
+def _refuse_stray_words(table: Table, names: Sequence[str]) -> None:
+    """Raise an error for a word among measured values: it would make the column look like labels."""
+    for name in names:
+        texts = table.values(name)
+        numbers = np.array([reads_as_number(text) for text in texts])
+        if len(texts) > numbers.sum() > len(texts) / 2 and is_measured_column(texts[numbers]):
+            _number_cells(table, name)
 
 
 def _number_cells(table: Table, name: str) -> np.ndarray:

@@ -22,7 +22,9 @@ def read_run_values(folder: Path) -> dict[str, Any]:
     """The values of a run folder's config.toml, with the current keys."""
     path = folder / "config.toml"
     if not path.is_file():
-        raise FedloomError(f"{folder} is not the folder of a run: it has no config.toml.")
+        inside = next((str(found.parent) for found in sorted(folder.glob("*/config.toml"))), None)
+        instead = f" Name one of the runs in it, such as {inside}." if inside is not None else ""
+        raise FedloomError(f"{folder} is not the folder of a run: it has no config.toml.{instead}")
     refuse_strange_files(folder)
     check_config(folder)
     return with_new_keys(read_toml(path), path)
