@@ -62,7 +62,7 @@ def test_an_advice_that_was_stopped_goes_on_by_the_same_command_and_by_resume(fe
         return real(self, *run)
 
     monkeypatch.setattr(a.Screening, "run_candidate", stop_in_fourth_run)
-    result = fedloom("advise", *SMALL, "--out", "cut")
+    result = fedloom("advise", *SMALL, "--workers", 1, "--out", "cut")  # in this process, where it can be stopped
     assert result.returncode == 130
     assert "fedloom resume cut" in result.stderr
     assert len(list((tmp_path / "cut").glob("*-seed*"))) == 3

@@ -111,7 +111,8 @@ def test_report_keeps_a_method_apart_from_the_same_with_a_stage(inside):
 
 
 @pytest.mark.slow
-def test_a_comparison_shows_what_else_was_measured_and_what_was_asked_for(inside, tmp_path):
+def test_a_comparison_shows_what_else_was_measured_and_what_was_asked_for(inside, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
     words = [*SMALL, "--fraction", "0.5", "--new-clients", "2", "--reach", "0.05", "--out", "c"]
     words += ["--set", "task.withhold={label=3, clients=1}", "--set", "task.drift={rounds=[2]}"]
     shown = inside("compare", *words, "fedavg", "fedavg+fedpredict:dynamic=true")

@@ -15,12 +15,12 @@ from fedloom.config.task_title import task_title
         ({"name": "own", "path": "../images/"}, "images"),
         ({"name": "own"}, "own data"),
         ("digits", "digits"),
-        ({}, "its task"),
+        ({}, "digits"),
     ],
 )
 def test_a_file_is_called_by_its_name_and_named_data_by_theirs(task, title):
     assert task_title({"task": task}) == title
 
 
-def test_a_config_without_a_task_is_no_error():
-    assert task_title({}) == "its task"
+def test_a_config_without_a_task_has_the_usual_one():
+    assert task_title({}) == "digits"
