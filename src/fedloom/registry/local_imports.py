@@ -44,14 +44,14 @@ def local_sources(file: Path) -> list[Path]:
     root = import_root(file)
     found, waiting = {file}, [file]
     while waiting:
-        for source in _imported(waiting.pop(), root):
+        for source in _imports(waiting.pop(), root):
             if source not in found:
                 found.add(source)
                 waiting.append(source)
     return sorted(found)
 
 
-def _imported(file: Path, root: Path) -> Iterator[Path]:
+def _imports(file: Path, root: Path) -> Iterator[Path]:
     """The files below a root that one file imports, with the ``__init__.py`` of every package on the way."""
     try:
         tree = ast.parse(file.read_bytes())

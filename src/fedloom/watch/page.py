@@ -19,7 +19,7 @@ from fedloom.watch.status import Status
 SELF = "'self'"
 """Where a page may fetch from: where it came from."""
 
-_BODY = """\
+HEAD = """\
 <header>
 <h1 id="title"></h1>
 <p class="state"><span class="pill" id="phase"></span> <span id="state"></span></p>
@@ -28,6 +28,10 @@ _BODY = """\
 </header>
 <p id="trouble" class="verdict warning" role="alert" hidden></p>
 <p id="lost" class="verdict warning" hidden>The connection to fedloom watch is lost; it is tried again.</p>
+"""
+"""The top of a live page: what it shows, how far it is, and what is wrong."""
+
+_BODY = f"""{HEAD}\
 <div class="cards" id="cards"></div>
 <section id="measured" hidden><h2>Metrics</h2><div class="charts" id="charts"></div></section>
 <section id="people" hidden><h2 id="people-title"></h2><p class="note" id="people-note"></p>

@@ -11,19 +11,11 @@ from typing import Any
 from fedloom.plotting.style import PALETTE
 from fedloom.reports.page import Script, asset, charting_code, html_page, page_policy, script_json
 from fedloom.watch.live_events import to_json
-from fedloom.watch.page import SELF, watch_asset
+from fedloom.watch.page import HEAD, SELF, watch_asset
 from fedloom.watch.plan_reader import PlanReader
 from fedloom.watch.plan_status import PlanStatus
 
-_BODY = """\
-<header>
-<h1 id="title"></h1>
-<p class="state"><span class="pill" id="phase"></span> <span id="state"></span></p>
-<p id="reason" class="lead" hidden></p>
-<div class="progress" role="progressbar" aria-valuemin="0"><i id="bar"></i></div>
-</header>
-<p id="trouble" class="verdict warning" role="alert" hidden></p>
-<p id="lost" class="verdict warning" hidden>The connection to fedloom watch is lost; it is tried again.</p>
+_BODY = f"""{HEAD}\
 <section id="measured" hidden><h2>So far</h2>
 <div class="controls"><label>Show <select id="metric"></select></label></div>
 <div id="chart"></div><div id="readout" aria-live="polite"></div><p class="note" id="chart-note"></p></section>

@@ -32,7 +32,7 @@ def with_changed_models(wave: Wave, context: ServerContext, change: Callable[[Ta
             continue
         columns = None if kind.columns is None else kind.columns(task)
         rows = sent[None] if sent.dim() == 1 else sent
-        changed = torch.stack([_changed(task, row, columns, change) for row in rows]).view_as(sent)
+        changed = torch.stack([_with_change(task, row, columns, change) for row in rows]).view_as(sent)
         if name in message.each:
             message = replace(message, each={**message.each, name: changed})
         else:
@@ -40,7 +40,7 @@ def with_changed_models(wave: Wave, context: ServerContext, change: Callable[[Ta
     return message
 
 
-def _changed(task: Task, row: Tensor, columns: Tensor | None, change: Callable[[Task, Tensor], Tensor]) -> Tensor:
+def _with_change(task: Task, row: Tensor, columns: Tensor | None, change: Callable[[Task, Tensor], Tensor]) -> Tensor:
     if columns is None:
         return change(task, row)
     whole = task.initial_row()

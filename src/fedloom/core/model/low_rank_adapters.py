@@ -123,7 +123,7 @@ def _declared_parts(model: nn.Module, adapted: Collection[str]) -> dict[str, lis
     return parts
 
 
-def _adapted(model: nn.Module) -> Iterator[tuple[str, LowRankLinear]]:
+def _adapter_layers(model: nn.Module) -> Iterator[tuple[str, LowRankLinear]]:
     """The layers with adapters, by name."""
     return ((name, layer) for name, layer in model.named_modules() if isinstance(layer, LowRankLinear))
 
@@ -132,14 +132,14 @@ def adapted_names(model: nn.Module) -> dict[str, str]:
     """What the tensors of a model without adapters are called in this model, where that is another name."""
     return {
         f"{name}.{leaf}": f"{name}.base.{leaf}"
-        for name, layer in _adapted(model)
+        for name, layer in _adapter_layers(model)
         for leaf, _ in layer.base.named_parameters()
     }
 
 
 def adapter_tensors(model: nn.Module) -> set[str]:
     """The names of the matrices A and B of a model."""
-    return {f"{name}.{matrix}.weight" for name, _ in _adapted(model) for matrix in ("down", "up")}
+    return {f"{name}.{matrix}.weight" for name, _ in _adapter_layers(model) for matrix in ("down", "up")}
 
 
 def merge_adapters(model: nn.Module) -> nn.Module:
@@ -163,7 +163,7 @@ def without_adapters(model: nn.Module) -> nn.Module:
 def _with_layers(model: nn.Module, plain: Callable[[LowRankLinear], nn.Linear]) -> nn.Module:
     """A copy of a model with plain layers in the places of those with adapters."""
     made = copy.deepcopy(model)
-    for name, layer in list(_adapted(made)):
+    for name, layer in list(_adapter_layers(made)):
         owner, _, leaf = name.rpartition(".")
         setattr(made.get_submodule(owner), leaf, plain(layer))
     return made

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -29,15 +30,15 @@ class Unreadable(FedloomError):  # noqa: N818
     """A file that is not what it should be; with ``skip_unreadable`` it is left out."""
 
 
-class FilePlan(BaseModel):
+class FilePlan(BaseModel, ABC):
     """What is done to each file; a subclass says what it is of, and reads one."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     @property
+    @abstractmethod
     def what(self) -> str:
         """What a file is, as a noun: image, sound."""
-        raise NotImplementedError
 
     @property
     def reads_npz(self) -> bool:
@@ -45,30 +46,31 @@ class FilePlan(BaseModel):
         return False
 
     @property
+    @abstractmethod
     def endings(self) -> tuple[str, ...]:
         """The endings of such files."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def shape(self) -> tuple[int, ...]:
         """The shape of one input."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def dtype(self) -> type[np.generic]:
         """The type of inputs."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def lines(self) -> list[str]:
         """What is done to each file."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def usual_model(self) -> str:
         """The model for such inputs."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, path: Path, where: str) -> np.ndarray:
         """The input that a file becomes; one that cannot be read is ``Unreadable``.
 
@@ -76,7 +78,6 @@ class FilePlan(BaseModel):
             path: The file, which nobody has looked at yet.
             where: What an error calls it.
         """
-        raise NotImplementedError
 
     @property
     def columns_needed(self) -> list[str]:

@@ -95,7 +95,7 @@ def folder_table(
                 found.append((part, path, inside))
             elif path.suffix.lower() in endings:
                 raise FedloomError(
-                    f"{_called(folder, path)} lies in no sub-folder: put the {what}s of each class into a sub-folder "
+                    f"{_below(folder, path)} lies in no sub-folder: put the {what}s of each class into a sub-folder "
                     "with its name, or name their classes in a table of paths."
                 )
             else:
@@ -106,7 +106,7 @@ def folder_table(
     _refuse_mixed_depths(folder, found, what, client_from)
     texts: dict[str, list[str]] = {
         PATH: [str(path) for _, path, _ in found],
-        NAME: [_called(folder, path) for _, path, _ in found],
+        NAME: [_below(folder, path) for _, path, _ in found],
         columns.targets[0]: [inside[-2] for *_, inside in found],
     }
     if client_from is not None:
@@ -153,10 +153,10 @@ def _refuse_empty_folders(folder: Path, roots: Sequence[Path], what: str) -> Non
             seen = any(map(is_users_file, files))
             if Path(place) == root and not folders:
                 raise FedloomError(
-                    f"{_called(folder, root)} has no sub-folders: put the {what}s of each class into a sub-folder."
+                    f"{_below(folder, root)} has no sub-folders: put the {what}s of each class into a sub-folder."
                 )
             if not folders and not seen:
-                raise FedloomError(f"{_called(folder, Path(place))} has no {what}s: add some, or remove the folder.")
+                raise FedloomError(f"{_below(folder, Path(place))} has no {what}s: add some, or remove the folder.")
 
 
 def _refuse_mixed_depths(
@@ -166,12 +166,12 @@ def _refuse_mixed_depths(
     for _, path, inside in found:
         if len(inside) != depth:
             raise FedloomError(
-                f"{_called(folder, first)} and {_called(folder, path)} lie at different depths: put all {what}s into "
+                f"{_below(folder, first)} and {_below(folder, path)} lie at different depths: put all {what}s into "
                 f"class/FILE, or all into client/class/FILE."
             )
     if depth > 3 and client_from is None:
         raise FedloomError(
-            f"{_called(folder, first)} lies {depth - 1} folders deep: put {what}s into client/class/FILE or "
+            f"{_below(folder, first)} lies {depth - 1} folders deep: put {what}s into client/class/FILE or "
             "class/FILE, or say with --client-from (client_from=...) where a path names the client."
         )
 
@@ -302,7 +302,7 @@ def require_columns(path: Path, columns: TableColumns, usual_client: str) -> Non
     header.require([] if columns.group is None else [columns.group])
 
 
-def _called(folder: Path, path: Path) -> str:
+def _below(folder: Path, path: Path) -> str:
     return Path(folder.name, path.relative_to(folder)).as_posix()
 
 
